@@ -1,0 +1,115 @@
+"""An experiment: every setting in one frozen object, and its JSON form."""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, cast
+
+import cattrs
+from cattrs.strategies import configure_tagged_union, include_subclasses
+
+from eigen_reptile.data import Sine
+from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.inner import InnerConfig
+from eigen_reptile.learner import Mlp
+from eigen_reptile.methods import EigenReptile, Method
+from eigen_reptile.tasks import TaskConfig
+
+
+@dataclass(frozen=True)
+class MetaConfig:
+    """The outer loop."""
+
+    steps: int = 30_000
+    """Outer iterations (T)."""
+    batch: int = 1
+    """Tasks in each meta-batch (B)."""
+    lr: tuple[float, ...] = (1.0,)
+    """Outer step size (beta) at the start. Several are trained side by side, and validation chooses among them."""
+    final_lr: float = 0.0
+    """Outer step size after the last iteration; in between it falls along a straight line."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.lr or min(self.lr) <= 0:
+            raise ValueError(f"lr must hold one or more step sizes above 0, not {self.lr}")
+        if len(set(self.lr)) < len(self.lr):
+            raise ValueError(f"lr names a step size twice: {self.lr}")
+        if self.final_lr < 0:
+            raise ValueError(f"final_lr must be at least 0, not {self.final_lr}")
+
+    def lr_at(self, lr: float, step: int) -> float:
+        """The step size of iteration `step`, counted from 0, in the lane that starts with `lr`."""
+        return lr + (self.final_lr - lr) * step / self.steps
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One of the trainings that run side by side."""
+
+    lr: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: a method, a data set, and how they are trained and judged."""
+
+    method: Method = EigenReptile()
+    """The meta-learning method; its fields are its settings."""
+    data: Sine = Sine()
+    """The data set."""
+    model: Mlp = Mlp()
+    """The network."""
+    task: TaskConfig = TaskConfig()
+    """What one training task holds."""
+    inner: InnerConfig = InnerConfig()
+    """The inner loop."""
+    meta: MetaConfig = field(default_factory=MetaConfig)
+    """The outer loop."""
+    evaluation: EvalConfig = EvalConfig()
+    """Validation and test."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds, trained side by side. A seed settles the initial network, the tasks and the batches."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile: needs a C++ compiler and about 20 s to start, then is many times faster on small networks.
+    With `auto` it is used from 3,000 iterations on, and done without where it does not work."""
+
+    def __post_init__(self) -> None:
+        if not self.seeds or min(self.seeds) < 0:
+            raise ValueError(f"seeds must hold one or more whole numbers from 0, not {self.seeds}")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds names a seed twice: {self.seeds}")
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """All that is trained side by side, one outer step size after the other."""
+        return tuple(Lane(lr, seed) for lr in self.meta.lr for seed in self.seeds)
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    include_subclasses(Method, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
+    return converter
+
+
+def to_json(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as plain dicts, lists and numbers; the method carries its class as `kind`."""
+    return cast(dict[str, Any], _listed(_converter().unstructure(experiment, Experiment)))
+
+
+def from_json(value: dict[str, Any]) -> Experiment:
+    """The experiment that `to_json` wrote; ValueError if it is not one."""
+    try:
+        return _converter().structure(value, Experiment)
+    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
+        reasons = cattrs.transform_error(error) if isinstance(error, cattrs.BaseValidationError) else [str(error)]
+        raise ValueError("not a valid experiment: " + "; ".join(reasons)) from error
+
+
+def _listed(value: Any) -> Any:
+    """Tuples as lists, as JSON will have them, so that what is written equals what is read back."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, tuple | list) else value

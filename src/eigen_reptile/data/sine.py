@@ -1,0 +1,60 @@
+"""The sine wave (paper, section 5.1): each task is a curve y(x) = A sin(x + b) on [-5, 5]."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eigen_reptile.data.bank import Bank, Samples
+
+
+@dataclass(frozen=True)
+class Sine(Bank):
+    """Sine curves of random amplitude and phase, known at equally spaced points."""
+
+    points: int = 50
+    """Points of the grid over the whole interval; the error is measured on all of them."""
+    low: float = -5.0
+    """Left end of the interval."""
+    high: float = 5.0
+    """Right end of the interval."""
+    min_amplitude: float = 0.1
+    """Smallest amplitude A."""
+    max_amplitude: float = 5.0
+    """Largest amplitude A."""
+
+    def __post_init__(self) -> None:
+        if self.points < 1:
+            raise ValueError(f"points must be at least 1, not {self.points}")
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, not {self.low} and {self.high}")
+        if not 0 <= self.min_amplitude <= self.max_amplitude:
+            raise ValueError(
+                f"amplitudes must satisfy 0 <= min <= max, not {self.min_amplitude} and {self.max_amplitude}"
+            )
+
+    @property
+    def features(self) -> int:
+        return 1
+
+    @property
+    def targets(self) -> int:
+        return 1
+
+    def draw(self, count: int, shots: int, rngs: Sequence[np.random.Generator]) -> Samples:
+        """Tasks whose queries are the whole grid.
+
+        The support is the whole grid too if that many shots are asked for, as in the original script's
+        training; otherwise it is drawn from the grid with replacement, as in that script's evaluation.
+        """
+        grid = np.linspace(self.low, self.high, self.points, dtype=np.float32)
+        uniform = np.stack([rng.random((count, 2)) for rng in rngs])
+        amplitude = self.min_amplitude + (self.max_amplitude - self.min_amplitude) * uniform[..., :1]
+        phase = 2 * np.pi * uniform[..., 1:]
+        curve = (amplitude * np.sin(grid + phase)).astype(np.float32)
+        query_x = np.tile(grid, (*curve.shape[:2], 1))
+        x, y = query_x, curve
+        if shots != self.points:
+            chosen = np.stack([rng.integers(self.points, size=(count, shots)) for rng in rngs])
+            x, y = grid[chosen], np.take_along_axis(curve, chosen, axis=2)
+        return Samples(x[..., None], y[..., None], query_x[..., None], curve[..., None])

@@ -1,0 +1,144 @@
+"""The main direction of a trajectory: where a cloud of points in parameter space is longest.
+
+A trajectory W has one row per point and d columns, few rows and very many columns. Its main direction is
+the eigenvector of the d x d scatter matrix that belongs to the largest eigenvalue (paper, eq. 3 to 6). It
+is found from the rows x rows Gram matrix, which has the same non-zero eigenvalues (paper, eq. 7); nothing
+of size d x d is ever formed.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Length = Literal["net", "path"]
+
+CHUNK = 16384
+"""Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
+
+
+class MainDirection(NamedTuple):
+    """What `main_direction` returns, for each trajectory."""
+
+    vector: Float[Tensor, "*batch d"]
+    """Unit vector e of the main direction, in W's dtype; zero if the points do not move."""
+    share: Float[Tensor, "*batch"]
+    """Part of all scatter that lies along e: lambda_1 / sum of lambda (the paper's zeta), in float64."""
+    length: Float[Tensor, "*batch"]
+    """How far the points go along e (the paper's nu), in float64."""
+
+
+def main_direction(
+    W: Float[Tensor, "*batch rows d"], *, length: Length = "net", fix_sign: bool = True
+) -> MainDirection:
+    """The main direction of each trajectory in W, of shape (rows, d) or (B, rows, d).
+
+    `length` is "net" (the steps' signed projections onto e, summed after the sign is fixed) or "path" (the
+    sum of their absolute values). With `fix_sign`, e points the way the trajectory went: its product with
+    V-bar, the mean of the last half of the rows minus the mean of the first half, is not negative.
+
+    Raises ValueError for fewer than two rows, no columns, a dtype that is not real floating point, an unknown
+    `length`, and for NaN or infinity, naming the task and the row.
+    """
+    _check_request(W, length)
+    result, finite = main_direction_or_nan(W, length=length, fix_sign=fix_sign)
+    if not bool(finite.all()):
+        raise ValueError(_describe_not_finite(W, finite))
+    return result
+
+
+def main_direction_or_nan(
+    W: Float[Tensor, "*batch rows d"], *, length: Length, fix_sign: bool
+) -> tuple[MainDirection, Tensor]:
+    """`main_direction` without checks or control flow on values, so that it can be compiled and batched.
+
+    A trajectory with NaN or infinity gets NaN in place of an answer and False in the mask that comes second.
+    """
+    scale = _largest_movement(W)
+    weights, share, travelled = _solve(_centred_gram(W, scale), scale, length, fix_sign)
+    vector = _combine_rows(W, weights) / scale[..., None]
+    return MainDirection(vector.to(W.dtype), share, travelled), scale.isfinite()
+
+
+def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """From the Gram matrix to the weights of the rows in e, the share and the length."""
+    finite = scale.isfinite()
+    gram = torch.where(finite[..., None, None], gram, 0.0)  # LAPACK raises on NaN
+    eigenvalues, eigenvectors = torch.linalg.eigh(gram)  # ascending order
+    v = eigenvectors[..., -1]
+    largest = eigenvalues[..., -1].clamp(min=0)
+    moves = largest > 0
+    total = torch.where(moves, gram.diagonal(dim1=-2, dim2=-1).sum(-1), 1.0)
+    sign = torch.where(moves, 1.0, 0.0)
+    if fix_sign:
+        half = gram.shape[-1] // 2
+        towards_end = v[..., -half:].sum(-1) - v[..., :half].sum(-1)
+        sign = torch.where(towards_end < 0, -sign, sign)
+    sign = torch.where(finite, sign, torch.nan)
+
+    # Row i of the centred W projects onto e as sqrt(lambda_1) v_i, so lengths need no further pass over W.
+    root = torch.where(moves, largest, 1.0).sqrt()
+    steps = v.diff(dim=-1) * (sign * root)[..., None]
+    travelled = scale * (steps.sum(-1) if length == "net" else steps.abs().sum(-1))
+    share = sign.abs() * (largest / total).clamp(max=1.0)
+    return v * (sign / root)[..., None], share, travelled
+
+
+
+def _chunks(W: Tensor) -> Iterator[Tensor]:
+    """Columns of W, a chunk at a time, relative to the first row.
+
+    The differences are exact for points that lie close together, however far from zero they are.
+    """
+    for chunk in W.split(CHUNK, dim=-1):
+        chunk = chunk.to(torch.promote_types(W.dtype, torch.float32))
+        yield chunk - chunk[..., :1, :]
+
+
+def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
+    """The largest difference, by which W is divided so that its squares stay in range."""
+    largest = torch.stack([chunk.abs().amax((-2, -1)) for chunk in _chunks(W)]).amax(0)
+    return largest.clamp(min=torch.finfo(largest.dtype).tiny)
+
+
+def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]:
+    """Gram matrix of the rows of W minus their mean, over scale squared, summed over chunks in float64."""
+    rows = W.shape[-2]
+    gram = W.new_zeros((*W.shape[:-2], rows, rows), dtype=torch.float64)
+    for chunk in _chunks(W):
+        scaled = chunk / scale[..., None, None]
+        gram = gram + (scaled @ scaled.mT).double()
+    # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
+    gram = gram - gram.mean(-1, keepdim=True)
+    return gram - gram.mean(-2, keepdim=True)
+
+
+def _combine_rows(W: Tensor, weights: Tensor) -> Float[Tensor, "*batch d"]:
+    """Sum of the rows of W with weights that add up to zero."""
+    # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
+    return torch.cat([(weights.to(chunk.dtype)[..., None] * chunk).sum(-2) for chunk in _chunks(W)], dim=-1)
+
+
+def _check_request(W: Tensor, length: str) -> None:
+    if length not in ("net", "path"):
+        raise ValueError(f"length must be 'net' or 'path', not {length!r}")
+    if not W.is_floating_point():
+        raise ValueError(f"W must hold real floating-point numbers, not {W.dtype}")
+    if W.ndim < 2:
+        raise ValueError(f"W must have shape (rows, d) or (B, rows, d), not {tuple(W.shape)}")
+    if W.numel() == 0:
+        raise ValueError(f"W is empty: its shape is {tuple(W.shape)}")
+    if W.shape[-2] < 2:
+        raise ValueError(f"a direction needs at least 2 rows in W, not {W.shape[-2]}")
+
+
+def _describe_not_finite(W: Tensor, finite: Tensor) -> str:
+    tasks = W.reshape(-1, *W.shape[-2:])
+    task = int((~finite).reshape(-1).nonzero()[0])
+    for row in range(tasks.shape[1]):
+        bad = tasks[task, row][~tasks[task, row].isfinite()]
+        if bad.numel():
+            return f"task {task}, row {row} of W is not finite: it holds {bad[0].item()}"
+    return f"task {task}: the rows of W lie further apart than {W.dtype} can hold"

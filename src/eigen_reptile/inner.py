@@ -1,0 +1,126 @@
+"""The inner loop: n steps of gradient descent on every task at once, as pure functions.
+
+Everything random was settled before: the mini-batches are arguments. So the loop batches, compiles and
+differentiates, and the same arguments always give the same trajectory.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+from torch.func import grad
+
+from eigen_reptile.learner import Learner
+from eigen_reptile.tasks import Batches, take_samples
+
+
+@dataclass(frozen=True)
+class InnerConfig:
+    """How a task's parameters are fitted to it."""
+
+    steps: int = 5
+    """Gradient steps on each training task (n)."""
+    batch: int = 10
+    """Samples in each step's mini-batch (b)."""
+    lr: float = 0.02
+    """Inner learning rate."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """Plain gradient descent, or Adam with beta1 = 0 in TensorFlow's form."""
+    beta2: float = 0.999
+    """Adam's decay of the squared gradients."""
+    eps: float = 1e-8
+    """Adam's guard against division by zero, added outside of the bias correction."""
+    carry: Literal["fresh", "shared"] = "shared"
+    """Adam's memory: empty for each task, or shared by all tasks and averaged after each meta-batch."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be above 0, not {self.lr}")
+        if not 0 <= self.beta2 < 1:
+            raise ValueError(f"beta2 must be at least 0 and below 1, not {self.beta2}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be above 0, not {self.eps}")
+
+
+class InnerState(NamedTuple):
+    """The optimiser's memory; plain gradient descent leaves it as it is."""
+
+    square: Float[Tensor, "*L d"]
+    """Decaying mean of the squared gradients."""
+    steps: Float[Tensor, "*L"]
+    """Steps behind that mean, for its bias correction."""
+
+    @staticmethod
+    def empty(theta: Float[Tensor, "*L d"]) -> "InnerState":
+        return InnerState(torch.zeros_like(theta), theta.new_zeros(theta.shape[:-1]))
+
+    def for_tasks(self, tasks: int) -> "InnerState":
+        """Each lane's memory (S, d), once for each of its tasks (S, B, d)."""
+        return InnerState(*(part[:, None].expand(-1, tasks, *part.shape[1:]) for part in self))
+
+    def averaged(self) -> "InnerState":
+        """The tasks' memories (S, B, d), averaged over each lane's tasks (S, d)."""
+        return InnerState(self.square.mean(1), self.steps.mean(1))
+
+
+def adapt(
+    learner: Learner,
+    theta: Float[Tensor, "S B d"],
+    state: InnerState,
+    x: Shaped[Tensor, "S B m *shape"],
+    batches: Batches,
+    config: InnerConfig,
+) -> tuple[Float[Tensor, "S B d"], InnerState]:
+    """Where the inner loop ends, started at each task's theta."""
+    for theta, state in _points(learner, theta, state, x, batches, config):  # noqa: B007
+        pass
+    return theta, state
+
+
+def trajectory(
+    learner: Learner,
+    theta: Float[Tensor, "S B d"],
+    state: InnerState,
+    x: Shaped[Tensor, "S B m *shape"],
+    batches: Batches,
+    config: InnerConfig,
+) -> tuple[Float[Tensor, "S B n+1 d"], InnerState]:
+    """All points that the inner loop passes through (W), the start first."""
+    rows = [theta]
+    for theta, state in _points(learner, theta, state, x, batches, config):
+        rows.append(theta)
+    return torch.stack(rows, dim=2), state
+
+
+def _points(
+    learner: Learner, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
+) -> Iterator[tuple[Tensor, InnerState]]:
+    for step in range(batches.index.shape[2]):
+        batch_x = take_samples(x, batches.index[:, :, step])
+        y, weight = batches.y[:, :, step], batches.weight[:, :, step]
+
+        def total_loss(theta: Tensor, x: Tensor = batch_x, y: Tensor = y, weight: Tensor = weight) -> Tensor:
+            return learner.loss(theta, x, y, weight).sum()
+
+        # The tasks do not touch each other, so the gradient of the sum holds each task's own gradient.
+        gradient = grad(total_loss)(theta)
+        move, state = _optimizer_step(gradient, state, config)
+        theta = theta - move
+        yield theta, state
+
+
+def _optimizer_step(gradient: Tensor, state: InnerState, config: InnerConfig) -> tuple[Tensor, InnerState]:
+    if config.optimizer == "sgd":
+        return config.lr * gradient, state
+    square = config.beta2 * state.square + (1 - config.beta2) * gradient.square()
+    steps = state.steps + 1
+    rate = config.lr * (1 - config.beta2**steps).sqrt()
+    # The clamp changes no step; it keeps the derivative of the root finite where a gradient was exactly zero.
+    root = square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
+    return rate[..., None] * gradient / (root + config.eps), InnerState(square, steps)

@@ -1,0 +1,27 @@
+"""Meta-learning methods, one file each."""
+
+from eigen_reptile.methods.averages import AverageGradients, AverageWeights
+from eigen_reptile.methods.eigen_reptile import EigenReptile
+from eigen_reptile.methods.method import MetaUpdate, Method
+from eigen_reptile.methods.reptile import Reptile
+
+METHODS: dict[str, Method] = {
+    "reptile": Reptile(),
+    "eigen-reptile": EigenReptile(),
+    "eigen-reptile-paper": EigenReptile.paper(),
+    "eigen-reptile-authors": EigenReptile.authors(),
+    "eigen-reptile-no-sign-fix": EigenReptile(fix_sign=False),
+    "average-weights": AverageWeights(),
+    "average-gradients": AverageGradients(),
+    "average-unit-gradients": AverageGradients(unit=True),
+}
+
+__all__ = [
+    "METHODS",
+    "AverageGradients",
+    "AverageWeights",
+    "EigenReptile",
+    "MetaUpdate",
+    "Method",
+    "Reptile",
+]

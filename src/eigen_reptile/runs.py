@@ -1,0 +1,247 @@
+"""The run folder: the only place that writes files. Nothing is half written, nothing is a pickle.
+
+    config.json        the resolved experiment
+    environment.json   versions, commit, machine and command of each start
+    metrics.jsonl      one line per logged step
+    events.out.*       the same numbers for TensorBoard
+    checkpoints/       step-0001000.safetensors and .json, the newest two
+    result.json        what came out; its presence says that the run is finished
+"""
+
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.record_writer import RecordWriter
+from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+KEPT_CHECKPOINTS = 2
+
+
+class RunError(Exception):
+    """A run folder cannot be used as asked; the message says why and what to do."""
+
+
+class Checkpoint(NamedTuple):
+    step: int
+    tensors: dict[str, Tensor]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write aside, then rename: after a crash the path holds the old content or the new, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON as a person can read it; NaN is refused, because JSON has none."""
+    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; RunError if it cannot be read or is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(f"{path} is not valid JSON: {error}") from error
+
+
+def differences(ours: Any, theirs: Any, name: str = "") -> list[str]:
+    """Where two JSON values differ, one line each, with dotted names."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        lines = []
+        for key in sorted(ours.keys() | theirs.keys()):
+            lines += differences(ours.get(key), theirs.get(key), f"{name}.{key}" if name else key)
+        return lines
+    return [] if ours == theirs else [f"{name} is {json.dumps(theirs)} there and {json.dumps(ours)} here"]
+
+
+class RunDir:
+    """One run's folder, held by one process at a time. Use `RunDir.open`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._metrics = path / "metrics.jsonl"
+        self._checkpoints = path / "checkpoints"
+        self._events: RecordWriter | None = None
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, config: Mapping[str, Any]) -> Iterator["RunDir"]:
+        """Create the folder, or continue in it if it belongs to the same config."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "checkpoints").mkdir(exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as error:
+            raise RunError(f"cannot write to the folder {path}: {error.strerror}; choose another with --out") from error
+        lock = FileLock(path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"another process is using {path}: wait for it, or choose another folder") from None
+        run = cls(path)
+        try:
+            run._claim(config)
+            yield run
+        finally:
+            run.close()
+            lock.release()
+
+    def _claim(self, config: Mapping[str, Any]) -> None:
+        file = self.path / "config.json"
+        if not file.exists():
+            if self.result() is not None or any(self._checkpoints.iterdir()):
+                raise RunError(f"{self.path} holds a run but no config.json: choose another folder")
+            write_json(file, config)
+        elif different := differences(config, read_json(file)):
+            raise RunError(
+                f"{self.path} belongs to another experiment: " + "; ".join(different) + ". Choose another folder."
+            )
+
+    def close(self) -> None:
+        if self._events is not None:
+            with suppress(OSError):  # what matters was flushed with the checkpoint; a full disk is reported there
+                self._events.close()
+            self._events = None
+
+    # Results
+
+    def result(self) -> dict[str, Any] | None:
+        """What a finished run found, or None."""
+        file = self.path / "result.json"
+        if not file.exists():
+            return None
+        value: dict[str, Any] = read_json(file)
+        return value
+
+    def save_result(self, value: Mapping[str, Any]) -> None:
+        write_json(self.path / "result.json", value)
+
+    def save_environment(self, value: Mapping[str, Any]) -> None:
+        """Add this start's environment to those before it."""
+        file = self.path / "environment.json"
+        starts = read_json(file) if file.exists() else []
+        write_json(file, [*starts, value])
+
+    # Checkpoints
+
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Keep these tensors as the state after `step` iterations, and drop all but the newest checkpoints."""
+        self._flush_events()
+        data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+        stem = self._checkpoints / f"step-{step:09d}"
+        write_atomically(stem.with_suffix(".safetensors"), data)
+        # The description comes last: a checkpoint without it is not there.
+        write_json(stem.with_suffix(".json"), {"step": step, "sha256": hashlib.sha256(data).hexdigest()})
+        for old in self._steps()[KEPT_CHECKPOINTS:]:
+            for suffix in (".json", ".safetensors"):
+                (self._checkpoints / f"step-{old:09d}{suffix}").unlink(missing_ok=True)
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole; a damaged one is reported and passed over."""
+        for step in self._steps():
+            stem = self._checkpoints / f"step-{step:09d}"
+            try:
+                return self._read_checkpoint(stem)
+            except RunError as error:
+                log.warning("checkpoint of step %d is damaged (%s): going back to the one before", step, error)
+        return None
+
+    def _steps(self) -> list[int]:
+        names = (re.fullmatch(r"step-(\d{9})\.json", file.name) for file in self._checkpoints.iterdir())
+        return sorted((int(name[1]) for name in names if name), reverse=True)
+
+    @staticmethod
+    def _read_checkpoint(stem: Path) -> Checkpoint:
+        about = read_json(stem.with_suffix(".json"))
+        try:
+            data = stem.with_suffix(".safetensors").read_bytes()
+        except OSError as error:
+            raise RunError(str(error.strerror)) from error
+        try:
+            if hashlib.sha256(data).hexdigest() != about["sha256"]:
+                raise RunError("its checksum is wrong")
+            return Checkpoint(int(about["step"]), safetensors.torch.load(data))
+        except (KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise RunError(str(error)) from error
+
+    # Metrics
+
+    def start_metrics(self, step: int) -> None:
+        """Make ready to log what comes after `step`: later lines, left by a run that was killed, are dropped."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        write_atomically(self._metrics, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
+        self._events = RecordWriter(str(self.path / f"events.out.tfevents.{time.time_ns()}"))
+        self._event(Event(file_version="brain.Event:2", wall_time=time.time()))
+        if step:
+            start = SessionLog(status=SessionLog.START)
+            self._event(Event(step=step, session_log=start, wall_time=time.time()))
+
+    def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        """One line of metrics; its numbers also go to TensorBoard."""
+        line = json.dumps({"kind": kind, "step": step, **values}, allow_nan=False) + "\n"
+        try:
+            with self._metrics.open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise RunError(f"cannot write {self._metrics}: {error.strerror}") from error
+        numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, float | int)}
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()])
+        self._event(Event(step=step, summary=summary, wall_time=time.time()))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines that were logged."""
+        if not self._metrics.exists():
+            return []
+        lines = []
+        for line in self._metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                break  # torn by a crash; it and what follows will be logged again
+        return lines
+
+    def _event(self, event: Event) -> None:
+        if self._events is None:
+            raise RuntimeError("start_metrics comes before log")
+        with self._reporting_events():
+            self._events.write(event.SerializeToString())
+
+    def _flush_events(self) -> None:
+        if self._events is not None:
+            with self._reporting_events():
+                self._events.flush()
+
+    @contextmanager
+    def _reporting_events(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(f"cannot write TensorBoard's file in {self.path}: {error.strerror}") from error

@@ -1,0 +1,196 @@
+"""The outer loop, read from top to bottom."""
+
+import ctypes
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from eigen_reptile.config import Experiment
+from eigen_reptile.data import Bank
+from eigen_reptile.evaluate import evaluate, fit_one
+from eigen_reptile.inner import InnerState
+from eigen_reptile.learner import Learner
+from eigen_reptile.methods import MetaUpdate
+from eigen_reptile.runs import RunDir
+from eigen_reptile.streams import stream
+from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
+
+log = logging.getLogger(__name__)
+
+LOG_EVERY = 100
+COMPILE_FROM = 3000
+"""Outer iterations from which on compiling pays."""
+
+Progress = Callable[[int, Mapping[str, float]], None]
+"""Told the number of finished iterations and the newest metrics."""
+
+
+class TrainState(NamedTuple):
+    """All that one iteration hands to the next, for S lanes."""
+
+    step: int
+    theta: Float[Tensor, "S d"]
+    memory: InnerState
+    diverged_at: Int[Tensor, "S"]
+    """Iteration at which a lane stopped being finite, and was left where it had been; -1 for a lane that lives."""
+
+    @staticmethod
+    def fresh(learner: Learner, seeds: list[int]) -> "TrainState":
+        theta = torch.stack([learner.init(seed) for seed in seeds])
+        return TrainState(0, theta, InnerState.empty(theta), torch.full((len(seeds),), -1))
+
+    def advance(self, update: MetaUpdate, lr: Float[Tensor, "S"]) -> "TrainState":
+        """theta + lr * direction, except in lanes that have diverged, now or before."""
+        step = self.step + 1
+        theta = self.theta + lr[:, None] * update.direction
+        finite = theta.isfinite().all(-1) & update.memory.square.isfinite().all(-1)
+        alive = self.diverged_at < 0
+        moves = alive & finite
+        memory = InnerState(
+            torch.where(moves[:, None], update.memory.square, self.memory.square),
+            torch.where(moves, update.memory.steps, self.memory.steps),
+        )
+        return TrainState(
+            step=step,
+            theta=torch.where(moves[:, None], theta, self.theta),
+            memory=memory,
+            diverged_at=torch.where(alive & ~finite, step, self.diverged_at),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        return {
+            "theta": self.theta,
+            "memory.square": self.memory.square,
+            "memory.steps": self.memory.steps,
+            "diverged_at": self.diverged_at,
+        }
+
+    @staticmethod
+    def restored(step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
+        memory = InnerState(tensors["memory.square"], tensors["memory.steps"])
+        return TrainState(step, tensors["theta"], memory, tensors["diverged_at"])
+
+
+@torch.no_grad()
+def train(
+    exp: Experiment, learner: Learner, bank: Bank, run: RunDir, checkpoint_every: int, progress: Progress
+) -> TrainState:
+    """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
+    keep_freed_memory()
+    lanes = exp.lanes
+    of_seed = torch.tensor([exp.seeds.index(lane.seed) for lane in lanes])
+    meta_update = _maybe_compiled(exp)
+    checkpoint = run.load_checkpoint()
+    if checkpoint is None:
+        run.start_metrics(-1)
+        state = TrainState.fresh(learner, [lane.seed for lane in lanes])
+        _observe(exp, learner, bank, run, state)
+    else:
+        run.start_metrics(checkpoint.step)
+        state = TrainState.restored(checkpoint.step, checkpoint.tensors)
+        log.info("continuing after iteration %d", state.step)
+
+    started, first = time.monotonic(), state.step
+    while state.step < exp.meta.steps:
+        tasks, batches = training_data(exp, bank, state.step)
+        tasks = Tasks(*(part[of_seed] for part in tasks))
+        batches = Batches(*(part[of_seed] for part in batches))
+        update = meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
+        lr = torch.tensor([exp.meta.lr_at(lane.lr, state.step) for lane in lanes], dtype=state.theta.dtype)
+        state = state.advance(update, lr)
+
+        metrics: dict[str, float] = {}
+        if state.step % LOG_EVERY == 0 or state.step == exp.meta.steps:
+            metrics = _summary(update, state) | {"iterations_per_second": (state.step - first) / _since(started)}
+            run.log("train", state.step, metrics)
+        _observe(exp, learner, bank, run, state)
+        all_diverged = bool((state.diverged_at >= 0).all())
+        if state.step % checkpoint_every == 0 or state.step == exp.meta.steps or all_diverged:
+            run.save_checkpoint(state.step, state.tensors())
+        progress(state.step, metrics)
+        if all_diverged:
+            log.warning("every lane has diverged by iteration %d: stopping here", state.step)
+            break
+    return state
+
+
+def training_data(exp: Experiment, bank: Bank, step: int) -> tuple[Tasks, Batches]:
+    """The tasks and mini-batches of one iteration, one lane for each seed."""
+    tasks = sample_tasks(bank, exp.task.shots, exp.meta.batch, [stream(seed, "tasks", step) for seed in exp.seeds])
+    rngs = [stream(seed, "batches", step) for seed in exp.seeds]
+    return tasks, draw_batches(tasks, exp.inner.steps, exp.inner.batch, rngs)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep large blocks that are freed, where it can be told so.
+
+    Otherwise each iteration gives its buffers back to the kernel and faults them in again, page by page, which
+    takes longer than the arithmetic of a small network.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return  # not glibc
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(mmap_threshold, 2**30)
+
+
+def _maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
+    plain = exp.method.meta_update
+    if exp.compile == "off" or (exp.compile == "auto" and exp.meta.steps < COMPILE_FROM):
+        return plain
+    compiled: Callable[..., MetaUpdate] = torch.compile(plain, dynamic=False)
+    if exp.compile == "on":
+        return compiled
+    chosen = compiled
+
+    def with_fallback(*args: Any) -> MetaUpdate:
+        nonlocal chosen
+        try:
+            return chosen(*args)
+        except Exception as error:  # whatever a missing or unfit compiler raises
+            if chosen is plain:
+                raise
+            log.warning("torch.compile does not work here (%s): going on without", type(error).__name__)
+            chosen = plain
+            return plain(*args)
+
+    return with_fallback
+
+
+def _observe(exp: Experiment, learner: Learner, bank: Bank, run: RunDir, state: TrainState) -> None:
+    """Log the learning curve and the figure's curves where they are due."""
+    where = (learner, bank, state.theta, state.memory, exp.inner, exp.evaluation)
+    if state.step % exp.evaluation.every == 0 or state.step == exp.meta.steps:
+        errors = evaluate(*where, "validation", exp.evaluation.monitor_tasks).of_lanes()[:, -1]
+        lanes = [_number(error, diverged) for error, diverged in zip(errors, state.diverged_at, strict=True)]
+        alive = [error for error in lanes if error is not None]
+        mean = {"mean_error": sum(alive) / len(alive)} if alive else {}
+        run.log("validation", state.step, {**mean, "error": lanes})
+    if state.step in exp.evaluation.pictures:
+        fit = fit_one(*where)
+        run.log("picture", state.step, {name: part.round(4).tolist() for name, part in fit._asdict().items()})
+
+
+def _number(error: float, diverged_at: Tensor) -> float | None:
+    """The error, rounded as it is worth keeping, or None where there is none."""
+    return float(f"{error:.6g}") if int(diverged_at) < 0 and math.isfinite(error) else None
+
+
+def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
+    """Means over the lanes that live."""
+    alive = state.diverged_at < 0
+    means = {name: float(values[alive].double().mean()) for name, values in update.stats.items()}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)} | {"lanes_alive": int(alive.sum())}
+
+
+def _since(moment: float) -> float:
+    return max(time.monotonic() - moment, 1e-9)
