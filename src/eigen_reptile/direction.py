@@ -86,7 +86,6 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
     return v * (sign / root)[..., None], share, travelled
 
 
-
 def _chunks(W: Tensor) -> Iterator[Tensor]:
     """Columns of W, a chunk at a time, relative to the first row.
 

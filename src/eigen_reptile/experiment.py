@@ -39,18 +39,21 @@ def run_experiment(
         finished = run.result()
         if finished is not None:
             return finished
-        run.save_environment(environment())
+        here = environment()
+        run.save_environment(here)
         started = time.monotonic()
         learner = build_learner(exp)
         try:
             state = train(exp, learner, exp.data, run, checkpoint_every, progress)
             result = conclude(exp, learner, state, run.metrics()) | {
                 "seconds": round(time.monotonic() - started, 1),
-                "environment": environment(),
+                "environment": here,
             }
             run.save_result(result)
         except RunError as error:
-            raise RunError(f"{error}. Nothing before the last checkpoint is lost: mend it, then repeat the command") from error
+            raise RunError(
+                f"{error}. Nothing before the last checkpoint is lost: mend this, then repeat the command"
+            ) from error
         return result
 
 
@@ -60,7 +63,8 @@ def conclude(
     """The result of trained lanes: validation of all, the choice among step sizes, the test of the chosen."""
     validation = _evaluate(exp, learner, state, "validation").of_lanes()
     errors = {
-        lr: _mean_error(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)]) for lr in exp.meta.lr
+        lr: _mean_error(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)])
+        for lr in exp.meta.lr
     }
     choice = choose(errors)
     result: dict[str, Any] = {
@@ -89,7 +93,9 @@ def conclude(
             theta=state.theta[chosen], memory=InnerState(*(part[chosen] for part in state.memory))
         )
         result["test"] = _summarise(exp, _evaluate(exp, learner, of_chosen, "test"))
-        result["pictures"] = [line | {"curves": [line["curves"][lane] for lane in chosen]} for line in result["pictures"]]
+        result["pictures"] = [
+            line | {"curves": [line["curves"][lane] for lane in chosen]} for line in result["pictures"]
+        ]
     return result
 
 

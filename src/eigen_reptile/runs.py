@@ -1,11 +1,11 @@
 """The run folder: the only place that writes files. Nothing is half written, nothing is a pickle.
 
-    config.json        the resolved experiment
-    environment.json   versions, commit, machine and command of each start
-    metrics.jsonl      one line per logged step
-    events.out.*       the same numbers for TensorBoard
-    checkpoints/       step-0001000.safetensors and .json, the newest two
-    result.json        what came out; its presence says that the run is finished
+config.json        the resolved experiment
+environment.json   versions, commit, machine and command of each start
+metrics.jsonl      one line per logged step
+events.out.*       the same numbers for TensorBoard
+checkpoints/       step-0001000.safetensors and .json, the newest two
+result.json        what came out; its presence says that the run is finished
 """
 
 import hashlib
@@ -35,6 +35,10 @@ KEPT_CHECKPOINTS = 2
 
 class RunError(Exception):
     """A run folder cannot be used as asked; the message says why and what to do."""
+
+
+class FolderError(RunError):
+    """The folder that was named cannot be used; another one can."""
 
 
 class Checkpoint(NamedTuple):
@@ -100,12 +104,12 @@ class RunDir:
             with tempfile.TemporaryFile(dir=path):
                 pass
         except OSError as error:
-            raise RunError(f"cannot write to the folder {path}: {error.strerror}; choose another with --out") from error
+            raise FolderError(f"cannot write to the folder {path}: {error.strerror}; choose another") from error
         lock = FileLock(path / ".lock")
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise RunError(f"another process is using {path}: wait for it, or choose another folder") from None
+            raise FolderError(f"another process is using {path}: wait for it, or choose another folder") from None
         run = cls(path)
         try:
             run._claim(config)
@@ -118,10 +122,10 @@ class RunDir:
         file = self.path / "config.json"
         if not file.exists():
             if self.result() is not None or any(self._checkpoints.iterdir()):
-                raise RunError(f"{self.path} holds a run but no config.json: choose another folder")
+                raise FolderError(f"{self.path} holds a run but no config.json: choose another folder")
             write_json(file, config)
         elif different := differences(config, read_json(file)):
-            raise RunError(
+            raise FolderError(
                 f"{self.path} belongs to another experiment: " + "; ".join(different) + ". Choose another folder."
             )
 

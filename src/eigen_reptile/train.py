@@ -186,7 +186,7 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
 
 
 def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
-    """Means over the lanes that live."""
+    """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = state.diverged_at < 0
     means = {name: float(values[alive].double().mean()) for name, values in update.stats.items()}
     return {name: mean for name, mean in means.items() if math.isfinite(mean)} | {"lanes_alive": int(alive.sum())}

@@ -61,8 +61,6 @@ class TrajectoryMethod(Method):
     ) -> MetaUpdate:
         B = tasks.x.shape[1]
         start = memory if inner.carry == "shared" else InnerState.empty(theta)
-        W, end = trajectory(
-            learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner
-        )
+        W, end = trajectory(learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner)
         direction, stats = self.direction(W)
         return MetaUpdate(direction, end.averaged(), stats)

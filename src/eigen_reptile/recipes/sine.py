@@ -1,4 +1,4 @@
-"""The sine wave (paper, section 5.1): every direction, over a grid of outer step sizes, ten seeds."""
+"""The sine wave (paper, section 5.1): every direction, over one grid of outer step sizes, five seeds."""
 
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.methods import METHODS
