@@ -25,12 +25,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from eigen_reptile.config import Experiment
+from eigen_reptile import bench as benchmarks
+from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import DATASETS
+from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.learner import MODELS
 from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes import RECIPES
+from eigen_reptile.report import write_report
 from eigen_reptile.runs import FolderError, RunError
 
 T = TypeVar("T")
@@ -84,6 +87,44 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class ReportOptions:
+    """Make tables, figures, the claims' verdicts and an HTML page from result files."""
+
+    results: tyro.conf.Positional[Path]
+    """Folder below which the result files lie."""
+    out: Path | None = None
+    """Folder for the report; default: `report` inside the results' folder."""
+    insert: tuple[Path, ...] = ()
+    """Markdown files in which each part between `<!-- report:NAME -->` and `<!-- end -->` is renewed."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Measure speed against a plain PyTorch loop, interleaved in one run."""
+
+    repeats: int = 7
+    """Times that each contender is measured, in turn."""
+    out: Path | None = None
+    """JSON file for the figures."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
+class QuickstartOptions:
+    """Train Reptile and Eigen-Reptile on the sine wave and write a report: about two minutes."""
+
+    out: Path = Path("runs/quickstart")
+    """Folder for the runs and the report."""
+    steps: int = 10_000
+    """Outer iterations of each method."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
 class ListOptions:
     """Show the methods, data sets, models, recipes and benchmarks there are."""
 
@@ -101,6 +142,7 @@ def list_command(args: Sequence[str]) -> None:
         "datasets": {name: _first_line(dataset) for name, dataset in DATASETS.items()},
         "models": {name: _first_line(model) for name, model in MODELS.items()},
         "recipes": {name: _first_line(recipe) for name, recipe in RECIPES.items()},
+        "benchmarks": {name: _first_line(benchmark) for name, benchmark in BENCHMARKS.items()},
     }
     if options.output.json:
         print(json.dumps(things))
@@ -150,9 +192,63 @@ def run_command(args: Sequence[str]) -> None:
         raise RunError(f"{len(failed)} of {len(cells)} cells failed: " + "; ".join(failed.values()))
 
 
+def report_command(args: Sequence[str]) -> None:
+    options = parse(ReportOptions, args, "report")
+    out = options.out or options.results / "report"
+    written = write_report(options.results, out, options.insert)
+    if options.output.json:
+        print(json.dumps([str(path) for path in written]))
+    elif not options.output.quiet:
+        for path in written:
+            print(f"wrote {path}")
+
+
+def bench_command(args: Sequence[str]) -> None:
+    name, rest = _named(args, BENCHMARKS, "benchmark", default="sine")
+    options = parse(BenchOptions, rest, f"bench {name}")
+    if options.repeats < 1:
+        raise UsageError(f"--repeats must be at least 1, not {options.repeats}")
+    with _progress(options.output) as progress:
+        figures = BENCHMARKS[name](options.repeats, progress.task(f"bench {name}", options.repeats))
+    if options.out is not None:
+        benchmarks.save(figures, options.out)
+    if options.output.json:
+        print(json.dumps(figures))
+    elif not options.output.quiet:
+        Console().print(_bench_table(figures))
+
+
+def quickstart_command(args: Sequence[str]) -> None:
+    options = parse(QuickstartOptions, args, "quickstart")
+    steps = options.steps
+    pictures = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
+    results = {}
+    with _logging(options.output), _progress(options.output) as progress:
+        for name in ("reptile", "eigen-reptile"):
+            experiment = Experiment(
+                method=METHODS[name],
+                meta=MetaConfig(steps=steps),
+                evaluation=EvalConfig(every=max(1, steps // 20), pictures=pictures),
+                seeds=tuple(range(5)),
+            )
+            results[name] = run_experiment(experiment, options.out / name, progress.task(name, steps))
+    written = write_report(options.out, options.out / "report", ())
+    page = next(path for path in written if path.suffix == ".html")
+    _show_results(results, options.output, {"out": str(options.out), "report": str(page)})
+    if not (options.output.quiet or options.output.json):
+        for path in written:
+            print(f"wrote {path}")
+        print(f"\nOpen {page.resolve()} in a browser.")
+
+
+BENCHMARKS = {"sine": benchmarks.sine}
+
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "quickstart": (quickstart_command, "train Reptile and Eigen-Reptile on the sine wave, write a report"),
     "train": (train_command, "train one experiment: train METHOD --out FOLDER"),
     "run": (run_command, "run all cells of a recipe: run RECIPE"),
+    "report": (report_command, "tables, figures and an HTML page from result files"),
+    "bench": (bench_command, "measure speed against plain PyTorch"),
     "list": (list_command, "show what there is: methods, data sets, models, recipes"),
 }
 
@@ -186,9 +282,7 @@ def run(args: Sequence[str]) -> int:
 # Arguments
 
 
-def parse(
-    kind: type[T], args: Sequence[str], command: str, default: T | None = None, about: str | None = None
-) -> T:
+def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = None, about: str | None = None) -> T:
     """Options from the command line, by tyro; whatever is wrong with them becomes one line."""
     program = f"eigen-reptile {command}"
 
@@ -196,7 +290,7 @@ def parse(
         return tyro.cli(
             kind,
             args=args,
-            default=default,
+            default=tyro.MISSING_NONPROP if default is None else default,
             prog=program,
             description=about or kind.__doc__,
             return_unknown_args=True,
@@ -329,7 +423,7 @@ def _show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: 
         print(json.dumps({**extra, "results": {n: {k: r[k] for k in kept} for n, r in results.items()}}))
     elif not output.quiet:
         table = Table(title="squared error on test tasks, mean and 95 % interval over seeds", title_justify="left")
-        columns = next((r["test"]["after"] for r in results.values() if r["test"]), [])
+        columns: list[int] = next((r["test"]["after"] for r in results.values() if r["test"]), [])
         for heading in ("method", "outer step", *(f"{after} steps" for after in columns)):
             table.add_column(heading)
         for name, result in results.items():
@@ -343,6 +437,15 @@ def _result_row(result: Mapping[str, Any]) -> list[str]:
     pairs = zip(result["test"]["mean"], result["test"]["ci95"], strict=True)
     cells = [f"{mean:.4f}" + (f" ± {half:.4f}" if half is not None else "") for mean, half in pairs]
     return [f"{result['choice']['lr']:g}", *cells]
+
+
+def _bench_table(figures: Mapping[str, Any]) -> Table:
+    table = Table(title=figures["title"], title_justify="left")
+    for heading in ("what", *figures["columns"]):
+        table.add_column(heading)
+    for row in figures["rows"]:
+        table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
+    return table
 
 
 def _first_line(thing: Any) -> str:

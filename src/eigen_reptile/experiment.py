@@ -29,9 +29,7 @@ def build_learner(exp: Experiment) -> Learner:
     return Learner(lambda: exp.model.build(exp.data.features, exp.data.targets), squared_error)
 
 
-def run_experiment(
-    exp: Experiment, folder: Path, progress: Progress, checkpoint_every: int = 1000
-) -> dict[str, Any]:
+def run_experiment(exp: Experiment, folder: Path, progress: Progress, checkpoint_every: int = 1000) -> dict[str, Any]:
     """Train, choose and test in this folder; continue what is there; return what result.json holds."""
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
@@ -57,14 +55,11 @@ def run_experiment(
         return result
 
 
-def conclude(
-    exp: Experiment, learner: Learner, state: TrainState, metrics: list[dict[str, Any]]
-) -> dict[str, Any]:
+def conclude(exp: Experiment, learner: Learner, state: TrainState, metrics: list[dict[str, Any]]) -> dict[str, Any]:
     """The result of trained lanes: validation of all, the choice among step sizes, the test of the chosen."""
     validation = _evaluate(exp, learner, state, "validation").of_lanes()
     errors = {
-        lr: _mean_error(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)])
-        for lr in exp.meta.lr
+        lr: _mean_error(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)]) for lr in exp.meta.lr
     }
     choice = choose(errors)
     result: dict[str, Any] = {

@@ -78,9 +78,10 @@ def adapt(
     config: InnerConfig,
 ) -> tuple[Float[Tensor, "S B d"], InnerState]:
     """Where the inner loop ends, started at each task's theta."""
-    for theta, state in _points(learner, theta, state, x, batches, config):  # noqa: B007
-        pass
-    return theta, state
+    end = theta, state
+    for point in _points(learner, theta, state, x, batches, config):
+        end = point
+    return end
 
 
 def trajectory(
@@ -92,17 +93,15 @@ def trajectory(
     config: InnerConfig,
 ) -> tuple[Float[Tensor, "S B n+1 d"], InnerState]:
     """All points that the inner loop passes through (W), the start first."""
-    rows = [theta]
-    for theta, state in _points(learner, theta, state, x, batches, config):
-        rows.append(theta)
-    return torch.stack(rows, dim=2), state
+    points = [(theta, state), *_points(learner, theta, state, x, batches, config)]
+    return torch.stack([theta for theta, _ in points], dim=2), points[-1][1]
 
 
 def _points(
     learner: Learner, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
-    for step in range(batches.index.shape[2]):
-        batch_x = take_samples(x, batches.index[:, :, step])
+    for step in range(batches.chosen.shape[2]):
+        batch_x = take_samples(x, batches.chosen[:, :, step])
         y, weight = batches.y[:, :, step], batches.weight[:, :, step]
 
         def total_loss(theta: Tensor, x: Tensor = batch_x, y: Tensor = y, weight: Tensor = weight) -> Tensor:

@@ -67,12 +67,10 @@ class Learner:
             module = self._build()
         return torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
 
-    def outputs(
-        self, theta: Float[Tensor, "S B d"], x: Shaped[Tensor, "S B b *shape"]
-    ) -> Shaped[Tensor, "S B b *out"]:
+    def outputs(self, theta: Float[Tensor, "S B d"], x: Shaped[Tensor, "S B b *shape"]) -> Shaped[Tensor, "S B b *out"]:
         """What each of the S x B networks says about its own b samples."""
-        flat = vmap(self._call)(theta.flatten(0, 1), x.flatten(0, 1))
-        return flat.unflatten(0, theta.shape[:2])
+        flat: Tensor = vmap(self._call)(theta.flatten(0, 1), x.flatten(0, 1))
+        return flat.reshape(*theta.shape[:2], *flat.shape[1:])
 
     def loss(
         self,

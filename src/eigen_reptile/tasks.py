@@ -36,7 +36,7 @@ class Tasks(NamedTuple):
 class Batches(NamedTuple):
     """The n mini-batches of b samples that each task's inner loop takes, in order."""
 
-    index: Int[Tensor, "S B n b"]
+    chosen: Int[Tensor, "S B n b"]
     """Which support samples."""
     y: Shaped[Tensor, "S B n b *target"]
     """Their labels, as the inner loop is told them."""

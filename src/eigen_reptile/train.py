@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -39,6 +40,11 @@ class TrainState(NamedTuple):
     memory: InnerState
     diverged_at: Int[Tensor, "S"]
     """Iteration at which a lane stopped being finite, and was left where it had been; -1 for a lane that lives."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a lane is left that has not diverged."""
+        return bool((self.diverged_at < 0).any())
 
     @staticmethod
     def fresh(learner: Learner, seeds: list[int]) -> "TrainState":
@@ -84,13 +90,11 @@ def train(
 ) -> TrainState:
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
     keep_freed_memory()
-    lanes = exp.lanes
-    of_seed = torch.tensor([exp.seeds.index(lane.seed) for lane in lanes])
-    meta_update = _maybe_compiled(exp)
+    meta_update = maybe_compiled(exp)
     checkpoint = run.load_checkpoint()
     if checkpoint is None:
         run.start_metrics(-1)
-        state = TrainState.fresh(learner, [lane.seed for lane in lanes])
+        state = TrainState.fresh(learner, [lane.seed for lane in exp.lanes])
         _observe(exp, learner, bank, run, state)
     else:
         run.start_metrics(checkpoint.step)
@@ -98,34 +102,44 @@ def train(
         log.info("continuing after iteration %d", state.step)
 
     started, first = time.monotonic(), state.step
-    while state.step < exp.meta.steps:
-        tasks, batches = training_data(exp, bank, state.step)
-        tasks = Tasks(*(part[of_seed] for part in tasks))
-        batches = Batches(*(part[of_seed] for part in batches))
-        update = meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
-        lr = torch.tensor([exp.meta.lr_at(lane.lr, state.step) for lane in lanes], dtype=state.theta.dtype)
-        state = state.advance(update, lr)
-
+    while state.step < exp.meta.steps and state.alive:
+        state, update = iterate(exp, learner, bank, meta_update, state)
+        last = state.step == exp.meta.steps or not state.alive
         metrics: dict[str, float] = {}
-        if state.step % LOG_EVERY == 0 or state.step == exp.meta.steps:
+        if state.step % LOG_EVERY == 0 or last:
             metrics = _summary(update, state) | {"iterations_per_second": (state.step - first) / _since(started)}
             run.log("train", state.step, metrics)
         _observe(exp, learner, bank, run, state)
-        all_diverged = bool((state.diverged_at >= 0).all())
-        if state.step % checkpoint_every == 0 or state.step == exp.meta.steps or all_diverged:
+        if state.step % checkpoint_every == 0 or last:
             run.save_checkpoint(state.step, state.tensors())
         progress(state.step, metrics)
-        if all_diverged:
-            log.warning("every lane has diverged by iteration %d: stopping here", state.step)
-            break
+    if not state.alive:
+        log.warning("every lane has diverged by iteration %d: stopped there", state.step)
     return state
 
 
+def iterate(
+    exp: Experiment, learner: Learner, bank: Bank, meta_update: Callable[..., MetaUpdate], state: TrainState
+) -> tuple[TrainState, MetaUpdate]:
+    """One outer iteration of all lanes."""
+    tasks, batches = training_data(exp, bank, state.step)
+    update = meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
+    rates = [exp.meta.lr_at(lane.lr, state.step) for lane in exp.lanes]
+    return state.advance(update, torch.tensor(rates, dtype=state.theta.dtype)), update
+
+
 def training_data(exp: Experiment, bank: Bank, step: int) -> tuple[Tasks, Batches]:
-    """The tasks and mini-batches of one iteration, one lane for each seed."""
-    tasks = sample_tasks(bank, exp.task.shots, exp.meta.batch, [stream(seed, "tasks", step) for seed in exp.seeds])
-    rngs = [stream(seed, "batches", step) for seed in exp.seeds]
-    return tasks, draw_batches(tasks, exp.inner.steps, exp.inner.batch, rngs)
+    """The tasks and mini-batches of one iteration; lanes of the same seed get the same."""
+    task_rngs = [stream(seed, "tasks", step) for seed in exp.seeds]
+    batch_rngs = [stream(seed, "batches", step) for seed in exp.seeds]
+    tasks = sample_tasks(bank, exp.task.shots, exp.meta.batch, task_rngs)
+    batches = draw_batches(tasks, exp.inner.steps, exp.inner.batch, batch_rngs)
+    copies = len(exp.meta.lr)  # lanes are ordered by step size, then by seed
+    if copies == 1:
+        return tasks, batches
+    return Tasks(*(torch.cat([part] * copies) for part in tasks)), Batches(
+        *(torch.cat([part] * copies) for part in batches)
+    )
 
 
 def keep_freed_memory() -> None:
@@ -143,7 +157,8 @@ def keep_freed_memory() -> None:
     mallopt(mmap_threshold, 2**30)
 
 
-def _maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
+def maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
+    """The method's `meta_update`, compiled if the experiment asks for it or would gain from it."""
     plain = exp.method.meta_update
     if exp.compile == "off" or (exp.compile == "auto" and exp.meta.steps < COMPILE_FROM):
         return plain
@@ -176,8 +191,9 @@ def _observe(exp: Experiment, learner: Learner, bank: Bank, run: RunDir, state: 
         mean = {"mean_error": sum(alive) / len(alive)} if alive else {}
         run.log("validation", state.step, {**mean, "error": lanes})
     if state.step in exp.evaluation.pictures:
-        fit = fit_one(*where)
-        run.log("picture", state.step, {name: part.round(4).tolist() for name, part in fit._asdict().items()})
+        fit = {name: part.round(4).tolist() for name, part in fit_one(*where)._asdict().items()}
+        fit["curves"] = [curves if np.isfinite(curves).all() else None for curves in fit["curves"]]
+        run.log("picture", state.step, fit)
 
 
 def _number(error: float, diverged_at: Tensor) -> float | None:
