@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.experiment import build_learner, environment
@@ -130,8 +130,3 @@ def _library(exp: Experiment) -> Contender:
         state, _ = iterate(exp, learner, exp.data, meta_update, state)
 
     return contender
-
-
-def theta_of(module: nn.Module) -> Tensor:
-    """A module's parameters as one flat vector, to compare it with a learner's."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -159,6 +160,7 @@ def train_command(args: Sequence[str]) -> None:
     default = TrainOptions(out=tyro.MISSING, experiment=Experiment(method=METHODS[method]))
     about = f"{TrainOptions.__doc__}\n\nMethods: {', '.join(METHODS)}. Without a name: eigen-reptile."
     options = parse(TrainOptions, rest, f"train {method}", default, about)
+    _check_positive("--checkpoint-every", options.checkpoint_every)
     with _logging(options.output), _progress(options.output) as progress:
         result = run_experiment(
             options.experiment,
@@ -168,15 +170,14 @@ def train_command(args: Sequence[str]) -> None:
         )
     _show_results({method: result}, options.output, {"out": str(options.out)})
     if result["test"] is None:
-        raise RunError(
-            f"training diverged at iteration {max(lane['diverged_at'] for lane in result['lanes'])}: "
-            "try a smaller --meta.lr or --inner.lr"
-        )
+        raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
 
 def run_command(args: Sequence[str]) -> None:
-    name, rest = _named(args, RECIPES, "recipe")
-    options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name))
+    name, rest = _named(args, RECIPES, "recipe", default="RECIPE" if _asks_for_help(args) else None)
+    about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(RECIPES)}."
+    options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
+    _check_positive("--checkpoint-every", options.checkpoint_every)
     cells = _cells(name, options)
     results, failed = {}, {}
     with _logging(options.output), _progress(options.output) as progress:
@@ -206,8 +207,7 @@ def report_command(args: Sequence[str]) -> None:
 def bench_command(args: Sequence[str]) -> None:
     name, rest = _named(args, BENCHMARKS, "benchmark", default="sine")
     options = parse(BenchOptions, rest, f"bench {name}")
-    if options.repeats < 1:
-        raise UsageError(f"--repeats must be at least 1, not {options.repeats}")
+    _check_positive("--repeats", options.repeats)
     with _progress(options.output) as progress:
         figures = BENCHMARKS[name](options.repeats, progress.task(f"bench {name}", options.repeats))
     if options.out is not None:
@@ -220,6 +220,7 @@ def bench_command(args: Sequence[str]) -> None:
 
 def quickstart_command(args: Sequence[str]) -> None:
     options = parse(QuickstartOptions, args, "quickstart")
+    _check_positive("--steps", options.steps)
     steps = options.steps
     pictures = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
     results = {}
@@ -265,7 +266,7 @@ def main() -> NoReturn:
 def run(args: Sequence[str]) -> int:
     """One command line, as `main` would run it; returns the exit code."""
     try:
-        if not args or args[0] in ("-h", "--help"):
+        if not args or _asks_for_help(args[:1]):
             print(USAGE + "\n\nEach command explains itself: eigen-reptile COMMAND --help")
             return 0
         name, rest = _named(args, COMMANDS, "command")
@@ -304,6 +305,10 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         if not stop.code:
             raise
         raise UsageError(f"{_one_line(complaint.getvalue())} (see {program} --help)") from None
+    except ValueError as error:  # tyro reports those of nested configs only
+        raise UsageError(f"{error} (see {program} --help)") from error
+    if unknown and not unknown[0].startswith("-"):
+        raise UsageError(f"unexpected argument {unknown[0]} (see {program} --help)")
     if unknown:
         helptext = io.StringIO()
         with contextlib.redirect_stdout(helptext), contextlib.suppress(SystemExit):
@@ -316,13 +321,12 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
 def _one_line(complaint: str) -> str:
     """The message out of the box that tyro draws around it, without the help that it repeats below a rule."""
     lines = [line.strip("│╭╮╰╯ ") for line in complaint.splitlines()]
-    lines = lines[1:] if len(lines) > 1 else lines
-    message = []
-    for line in lines:
-        if line and not line.strip("─"):
-            break
-        message.append(line)
-    return " ".join(part for part in message if part)
+    below_title = dropwhile(_is_rule, lines[1:] or lines)
+    return " ".join(part for part in takewhile(lambda line: not _is_rule(line), below_title) if part)
+
+
+def _is_rule(line: str) -> bool:
+    return bool(line) and not line.strip("─-")  # dashes where standard output is not UTF-8
 
 
 def _named(
@@ -335,11 +339,16 @@ def _named(
         return args[0], args[1:]
     if default is not None:
         return default, args
-    if any(arg in ("-h", "--help") for arg in args):
-        print(f"usage: eigen-reptile {'run RECIPE' if kind == 'recipe' else kind.upper()} ...\n")
-        print(f"{kind}s: {', '.join(known)}")
-        sys.exit(0)
     raise UsageError(f"name a {kind}: {', '.join(known)}")
+
+
+def _asks_for_help(args: Sequence[str]) -> bool:
+    return "-h" in args or "--help" in args
+
+
+def _check_positive(option: str, value: int) -> None:
+    if value < 1:
+        raise UsageError(f"{option} must be at least 1, not {value}")
 
 
 def _no_such(kind: str, name: str, known: Sequence[str]) -> str:
@@ -409,12 +418,14 @@ def _logging(output: Output) -> Iterator[None]:
     """What the library logs goes to standard error: all of it, or only warnings where little is to be printed."""
     logger = logging.getLogger("eigen_reptile")
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if output.quiet or output.json else logging.INFO)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: Mapping[str, str]) -> None:
@@ -437,6 +448,11 @@ def _result_row(result: Mapping[str, Any]) -> list[str]:
     pairs = zip(result["test"]["mean"], result["test"]["ci95"], strict=True)
     cells = [f"{mean:.4f}" + (f" ± {half:.4f}" if half is not None else "") for mean, half in pairs]
     return [f"{result['choice']['lr']:g}", *cells]
+
+
+def _why_no_test(result: Mapping[str, Any]) -> str:
+    iterations = [lane["diverged_at"] for lane in result["lanes"] if lane["diverged_at"] is not None]
+    return f"training diverged at iteration {min(iterations)}" if iterations else "the validation error is not finite"
 
 
 def _bench_table(figures: Mapping[str, Any]) -> Table:

@@ -1,7 +1,7 @@
 """An experiment: every setting in one frozen object, and its JSON form."""
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, cast
 
 import cattrs
@@ -88,6 +88,7 @@ class Experiment:
         return tuple(Lane(lr, seed) for lr in self.meta.lr for seed in self.seeds)
 
 
+@cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True)
     include_subclasses(Method, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
@@ -103,8 +104,8 @@ def from_json(value: dict[str, Any]) -> Experiment:
     """The experiment that `to_json` wrote; ValueError if it is not one."""
     try:
         return _converter().structure(value, Experiment)
-    except (cattrs.BaseValidationError, KeyError, TypeError, ValueError) as error:
-        reasons = cattrs.transform_error(error) if isinstance(error, cattrs.BaseValidationError) else [str(error)]
+    except cattrs.BaseValidationError as error:
+        reasons = cattrs.transform_error(error, format_exception=lambda reason, _: str(reason))
         raise ValueError("not a valid experiment: " + "; ".join(reasons)) from error
 
 

@@ -30,9 +30,7 @@ class MainDirection(NamedTuple):
     """How far the points go along e (the paper's nu), in float64."""
 
 
-def main_direction(
-    W: Float[Tensor, "*batch rows d"], *, length: Length = "net", fix_sign: bool = True
-) -> MainDirection:
+def main_direction(W: Tensor, *, length: Length = "net", fix_sign: bool = True) -> MainDirection:
     """The main direction of each trajectory in W, of shape (rows, d) or (B, rows, d).
 
     `length` is "net" (the steps' signed projections onto e, summed after the sign is fixed) or "path" (the

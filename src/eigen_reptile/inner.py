@@ -91,7 +91,7 @@ def trajectory(
     x: Shaped[Tensor, "S B m *shape"],
     batches: Batches,
     config: InnerConfig,
-) -> tuple[Float[Tensor, "S B n+1 d"], InnerState]:
+) -> tuple[Float[Tensor, "S B rows d"], InnerState]:
     """All points that the inner loop passes through (W), the start first."""
     points = [(theta, state), *_points(learner, theta, state, x, batches, config)]
     return torch.stack([theta for theta, _ in points], dim=2), points[-1][1]

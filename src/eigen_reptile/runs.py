@@ -4,7 +4,7 @@ config.json        the resolved experiment
 environment.json   versions, commit, machine and command of each start
 metrics.jsonl      one line per logged step
 events.out.*       the same numbers for TensorBoard
-checkpoints/       step-0001000.safetensors and .json, the newest two
+checkpoints/       step-000001000.safetensors and .json, the newest two
 result.json        what came out; its presence says that the run is finished
 """
 
@@ -56,8 +56,10 @@ def write_atomically(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         aside.replace(path)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise RunError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # it is gone after the rename; and the first error is the one to report
+            aside.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -164,18 +166,25 @@ class RunDir:
         write_atomically(stem.with_suffix(".safetensors"), data)
         # The description comes last: a checkpoint without it is not there.
         write_json(stem.with_suffix(".json"), {"step": step, "sha256": hashlib.sha256(data).hexdigest()})
-        for old in self._steps()[KEPT_CHECKPOINTS:]:
-            for suffix in (".json", ".safetensors"):
-                (self._checkpoints / f"step-{old:09d}{suffix}").unlink(missing_ok=True)
+        # With the old ones goes what a killed process left half written, and damaged ones of steps yet to come:
+        # those must not crowd out whole ones.
+        kept = [old for old in self._steps() if old <= step][:KEPT_CHECKPOINTS]
+        stems = {f"step-{old:09d}" for old in kept}
+        for file in self._checkpoints.glob("*step-*"):
+            if file.stem not in stems:
+                file.unlink(missing_ok=True)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; a damaged one is reported and passed over."""
-        for step in self._steps():
+        steps = self._steps()
+        for step in steps:
             stem = self._checkpoints / f"step-{step:09d}"
             try:
                 return self._read_checkpoint(stem)
             except RunError as error:
-                log.warning("checkpoint of step %d is damaged (%s): going back to the one before", step, error)
+                log.warning("checkpoint of step %d is damaged (%s): passing over it", step, error)
+        if steps:
+            log.warning("no checkpoint in %s is whole: starting from the beginning", self._checkpoints)
         return None
 
     def _steps(self) -> list[int]:
@@ -202,11 +211,12 @@ class RunDir:
         """Make ready to log what comes after `step`: later lines, left by a run that was killed, are dropped."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         write_atomically(self._metrics, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
-        self._events = RecordWriter(str(self.path / f"events.out.tfevents.{time.time_ns()}"))
+        with self._reporting_events():
+            self._events = RecordWriter(str(self.path / f"events.out.tfevents.{time.time_ns()}"))
         self._event(Event(file_version="brain.Event:2", wall_time=time.time()))
-        if step:
-            start = SessionLog(status=SessionLog.START)
-            self._event(Event(step=step, session_log=start, wall_time=time.time()))
+        # TensorBoard forgets what earlier files hold from the step of this mark on.
+        start = SessionLog(status=SessionLog.START)
+        self._event(Event(step=step + 1, session_log=start, wall_time=time.time()))
 
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """One line of metrics; its numbers also go to TensorBoard."""
@@ -225,7 +235,7 @@ class RunDir:
         if not self._metrics.exists():
             return []
         lines = []
-        for line in self._metrics.read_text(encoding="utf-8").splitlines():
+        for line in self._metrics.read_bytes().splitlines():
             try:
                 lines.append(json.loads(line))
             except ValueError:

@@ -205,7 +205,7 @@ def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = state.diverged_at < 0
     means = {name: float(values[alive].double().mean()) for name, values in update.stats.items()}
-    return {name: mean for name, mean in means.items() if math.isfinite(mean)} | {"lanes_alive": int(alive.sum())}
+    return {name: mean for name, mean in means.items() if math.isfinite(mean)} | {"lanes_alive": float(alive.sum())}
 
 
 def _since(moment: float) -> float:

@@ -1,4 +1,4 @@
-"""The directions that the paper compares the main direction with (section 5.1, figure 5)."""
+"""The directions that the paper compares the main direction with (section 5.1, figure 4)."""
 
 from dataclasses import dataclass
 from typing import final
@@ -15,7 +15,7 @@ from eigen_reptile.methods.method import Stats, TrajectoryMethod
 class AverageWeights(TrajectoryMethod):
     """Towards the mean of the points after each inner step."""
 
-    def direction(self, W: Float[Tensor, "S B n+1 d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         moved = W[:, :, 1:].mean(2) - W[:, :, 0]
         return moved.mean(1), {"length": moved.norm(dim=-1).mean(1)}
 
@@ -28,7 +28,7 @@ class AverageGradients(TrajectoryMethod):
     unit: bool = False
     """Average the steps' unit vectors instead, and rescale the result to Reptile's length."""
 
-    def direction(self, W: Float[Tensor, "S B n+1 d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         steps = W.diff(dim=2)
         if self.unit:
             reptile = (W[:, :, -1] - W[:, :, 0]).norm(dim=-1, keepdim=True)

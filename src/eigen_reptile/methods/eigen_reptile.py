@@ -41,7 +41,7 @@ class EigenReptile(TrajectoryMethod):
         """As the authors' published code computes it."""
         return EigenReptile(include_start=True, length="path")
 
-    def direction(self, W: Float[Tensor, "S B n+1 d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         rows = W if self.include_start else W[:, :, 1:]
         (e, share, length), _ = main_direction_or_nan(rows, length=self.length, fix_sign=self.fix_sign)
         step = share if self.weighted else share.new_ones(()).expand_as(share)

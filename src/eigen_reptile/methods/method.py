@@ -47,7 +47,7 @@ class TrajectoryMethod(Method):
     """A method that looks only at the points that the inner loop passed through."""
 
     @abstractmethod
-    def direction(self, W: Float[Tensor, "S B n+1 d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         """The direction for each lane, from the trajectories of its B tasks, each with the start as its first row."""
 
     def meta_update(

@@ -14,6 +14,6 @@ from eigen_reptile.methods.method import Stats, TrajectoryMethod
 class Reptile(TrajectoryMethod):
     """Towards the last point of the inner loop, averaged over the tasks (paper, eq. 2)."""
 
-    def direction(self, W: Float[Tensor, "S B n+1 d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         moved = W[:, :, -1] - W[:, :, 0]
         return moved.mean(1), {"length": moved.norm(dim=-1).mean(1)}

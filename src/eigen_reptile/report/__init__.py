@@ -68,7 +68,7 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
             Section(
                 "directions",
                 "Error while training",
-                "Validation error over the outer iterations (paper, figure 5).",
+                "Validation error over the outer iterations (paper, figure 4).",
                 figure=drawings / "directions.png",
             )
         )
@@ -79,7 +79,7 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
             Section(
                 "curves",
                 "Fitted curves",
-                "One task, seed 0, at several outer iterations (paper, figure 4).",
+                "One task, seed 0, at several outer iterations (paper, figure 3).",
                 figure=drawings / "curves.png",
             )
         )
@@ -99,7 +99,7 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
             "claims",
             "The paper's claims",
             "Paired over seeds: all directions saw the same tasks and batches. A claim holds if the 95 % interval of "
-            "the difference lies on its side of zero. Faster means a smaller validation error on average over training.",
+            "the difference lies on its side of zero. Faster means a smaller validation error, averaged over training.",
             claims_table(cells),
         )
     )

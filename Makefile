@@ -1,0 +1,33 @@
+# Two commands on a machine with only Python 3.11, git and make:
+#   make quickstart   set up, train Reptile and Eigen-Reptile on the sine wave, write a report
+#   make test         set up, check style and types, run the tests
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: quickstart test docs clean
+
+quickstart: .venv/installed
+	$(BIN)/eigen-reptile quickstart
+
+test: .venv/installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+# Tables, figures and verdicts in docs/ and README.md, from the committed result files.
+docs: .venv/installed
+	$(BIN)/eigen-reptile report results/sine --out docs --insert README.md docs/algorithm.md
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv

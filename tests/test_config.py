@@ -1,0 +1,107 @@
+"""Experiments as JSON, and what they refuse."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eigen_reptile.config import Experiment, MetaConfig, from_json, to_json
+from eigen_reptile.data import Sine
+from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.inner import InnerConfig
+from eigen_reptile.learner import Mlp
+from eigen_reptile.methods import METHODS, EigenReptile, Method
+from eigen_reptile.recipes import RECIPES
+from eigen_reptile.tasks import TaskConfig
+
+positive = st.floats(1e-6, 100, allow_nan=False)
+
+
+@given(
+    method=st.sampled_from([*METHODS.values(), EigenReptile(combine="mean_of_products", weighted=False)]),
+    hidden=st.lists(st.integers(1, 99), max_size=3),
+    steps=st.integers(1, 99),
+    inner_lr=positive,
+    lr=st.lists(positive, min_size=1, max_size=4, unique=True),
+    seeds=st.lists(st.integers(0, 2**31), min_size=1, max_size=4, unique=True),
+)
+@settings(max_examples=50, deadline=None)
+def test_an_experiment_survives_json(
+    method: Method, hidden: list[int], steps: int, inner_lr: float, lr: list[float], seeds: list[int]
+) -> None:
+    experiment = Experiment(
+        method=method,
+        model=Mlp(tuple(hidden)),
+        inner=InnerConfig(steps=steps, lr=inner_lr),
+        meta=MetaConfig(lr=tuple(lr)),
+        seeds=tuple(seeds),
+    )
+    assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_survive_json_and_tune_every_method_on_the_same_grid(recipe: str) -> None:
+    cells = RECIPES[recipe]()
+    assert all(from_json(to_json(experiment)) == experiment for experiment in cells.values())
+    assert len({(experiment.meta, experiment.seeds, experiment.inner) for experiment in cells.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda value: value | {"sedes": [1]}, "sedes"),
+        (lambda value: value | {"method": {"kind": "Serpent"}}, "Serpent"),
+        (lambda value: value | {"meta": value["meta"] | {"steps": -1}}, "steps must be at least 1, not -1"),
+        (lambda value: value | {"seeds": "many"}, "seeds"),
+    ],
+)
+def test_what_is_no_experiment_is_refused(change: Callable[[dict[str, object]], dict[str, object]], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        from_json(change(to_json(Experiment())))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: MetaConfig(steps=0), "steps .* not 0"),
+        (lambda: MetaConfig(batch=0), "batch .* not 0"),
+        (lambda: MetaConfig(lr=()), "lr"),
+        (lambda: MetaConfig(lr=(0.1, 0.0)), "above 0"),
+        (lambda: MetaConfig(lr=(0.1, 0.1)), "twice"),
+        (lambda: MetaConfig(final_lr=-1.0), "final_lr"),
+        (lambda: InnerConfig(steps=-3), "steps .* not -3"),
+        (lambda: InnerConfig(lr=0.0), "lr"),
+        (lambda: InnerConfig(beta2=1.0), "beta2"),
+        (lambda: EvalConfig(tasks=0), "tasks .* not 0"),
+        (lambda: EvalConfig(after=(8, 0)), "after"),
+        (lambda: TaskConfig(shots=0), "shots"),
+        (lambda: Sine(points=0), "points"),
+        (lambda: Sine(low=1.0, high=0.0), "low"),
+        (lambda: Mlp(hidden=(0,)), "hidden"),
+        (lambda: Experiment(seeds=()), "seeds"),
+        (lambda: Experiment(seeds=(1, 1)), "twice"),
+    ],
+)
+def test_wrong_values_are_refused_and_named(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_outer_step_falls_along_a_line() -> None:
+    meta = MetaConfig(steps=10, final_lr=0.5)
+    assert [meta.lr_at(1.0, step) for step in (0, 5, 10)] == pytest.approx([1.0, 0.75, 0.5])
+    # The original script's schedule.
+    assert [MetaConfig(steps=4).lr_at(0.1, t) for t in range(4)] == pytest.approx([0.1 * (1 - t / 4) for t in range(4)])
+
+
+def test_lanes_are_step_sizes_times_seeds() -> None:
+    lanes = Experiment(meta=MetaConfig(lr=(0.1, 0.2)), seeds=(5, 7)).lanes
+    assert [(lane.lr, lane.seed) for lane in lanes] == [(0.1, 5), (0.1, 7), (0.2, 5), (0.2, 7)]
+
+
+def test_presets_differ_as_documented() -> None:
+    assert METHODS["eigen-reptile-paper"] == EigenReptile.paper()
+    assert replace(EigenReptile.authors(), include_start=False, length="net") == EigenReptile.paper()

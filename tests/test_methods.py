@@ -1,0 +1,212 @@
+"""The contract of every method, and each rule against its formula written out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.data import Bank, Samples
+from eigen_reptile.experiment import build_learner
+from eigen_reptile.inner import InnerState
+from eigen_reptile.learner import Learner, Mlp, squared_error
+from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, MetaUpdate, Method, Reptile
+from eigen_reptile.methods.method import TrajectoryMethod
+from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.train import TrainState, iterate, training_data
+
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+
+
+def walks(seed: int = 0, lanes: int = 2, tasks: int = 3, rows: int = 8, d: int = 20) -> Tensor:
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(size=(lanes, tasks, rows, d)) + rng.normal(size=(lanes, tasks, 1, d))
+    return torch.from_numpy(steps.cumsum(2))
+
+
+def first_update(
+    method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)
+) -> MetaUpdate:
+    """The update of a fresh network on a meta-batch of four tasks, taken in the order asked for."""
+    exp = Experiment(method=method, meta=MetaConfig(batch=4), seeds=seeds)
+    learner = build_learner(exp)
+    state = TrainState.fresh(learner, list(seeds))
+    tasks, batches = training_data(exp, exp.data, 0)
+    tasks, batches = Tasks(*(part[:, change] for part in tasks)), Batches(*(part[:, change] for part in batches))
+    return method.meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
+
+
+@every_method
+def test_shapes_and_determinism(method: Method) -> None:
+    update, again = first_update(method), first_update(method)
+    assert update.direction.shape == (2, 4353)
+    assert update.direction.isfinite().all()
+    assert torch.equal(update.direction, again.direction)
+    assert all(values.shape == (2,) for values in update.stats.values())
+
+
+@every_method
+def test_the_order_of_tasks_does_not_matter(method: Method) -> None:
+    update, reordered = first_update(method), first_update(method, [2, 0, 3, 1])
+    torch.testing.assert_close(update.direction, reordered.direction, rtol=1e-4, atol=1e-6)
+
+
+@every_method
+def test_a_lane_goes_where_it_would_go_alone(method: Method) -> None:
+    together, alone = first_update(method), first_update(method, seeds=(1,))
+    torch.testing.assert_close(together.direction[1], alone.direction[0], rtol=1e-4, atol=1e-6)
+
+
+@every_method
+def test_a_lane_that_is_not_finite_disturbs_no_other(method: Method) -> None:
+    assert isinstance(method, TrajectoryMethod)
+    W = walks()
+    spoilt = W.clone()
+    spoilt[0, 1, -1, 3] = float("inf")
+    direction, _ = method.direction(spoilt)
+    assert not direction[0].isfinite().all()
+    assert torch.equal(direction[1], method.direction(W)[0][1])
+
+
+@every_method
+def test_no_movement_is_no_update(method: Method) -> None:
+    assert isinstance(method, TrajectoryMethod)
+    direction, _ = method.direction(torch.ones(1, 2, 6, 5))
+    assert torch.equal(direction, torch.zeros(1, 5))
+
+
+@dataclass(frozen=True)
+class Lines(Bank):
+    """Tasks that are almost the same line, which a good start therefore knows beforehand."""
+
+    features = 1
+    targets = 1
+
+    def draw(self, count: int, shots: int, rngs: Sequence[np.random.Generator]) -> Samples:
+        x = np.stack([rng.uniform(-1, 1, (count, shots, 1)) for rng in rngs]).astype(np.float32)
+        offset = np.stack([rng.normal(0, 0.1, (count, 1, 1)) for rng in rngs]).astype(np.float32)
+        return Samples(x, 2 * x + 1 + offset, x, 2 * x + 1 + offset)
+
+
+def gain_on_lines(method: Method, lr: float) -> float:
+    """Error on the common line after 40 iterations, over the error before, without any inner step."""
+    exp = Experiment(method=method, meta=MetaConfig(steps=40, batch=4, lr=(lr,), final_lr=lr), seeds=(0, 1, 2))
+    learner = Learner(lambda: Mlp((4,)).build(1, 1), squared_error)
+    state = fresh = TrainState.fresh(learner, [0, 1, 2])
+    for _ in range(exp.meta.steps):
+        state, _ = iterate(exp, learner, Lines(), method.meta_update, state)
+    x = torch.linspace(-1, 1, 20)[None, None, :, None].expand(3, 1, -1, -1)
+    before, after = (
+        (learner.outputs(at.theta[:, None], x) - (2 * x + 1)).square().mean().item() for at in (fresh, state)
+    )
+    return after / before
+
+
+@every_method
+def test_every_method_learns_an_easy_problem(method: Method) -> None:
+    if method == METHODS["eigen-reptile-no-sign-fix"]:
+        assert gain_on_lines(method, 1.0) > 1.0  # why there is a sign fix
+    else:
+        assert gain_on_lines(method, 5.0 if method == AverageGradients() else 1.0) < 0.3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_on_a_straight_trajectory_eigen_reptile_is_reptile(dtype: torch.dtype) -> None:
+    start, way = walks(1, 1, 1, 2, 300)[0, 0].to(dtype)
+    at = torch.tensor([0.0, 0.1, 0.35, 0.4, 0.8, 1.0], dtype=dtype)
+    W = (start + at[:, None] * way)[None, None]
+    eigen = EigenReptile(include_start=True, combine="mean_of_products", length="net")
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    for length in ("net", "path"):
+        ours = replace(eigen, length=length).direction(W)[0]
+        torch.testing.assert_close(ours, Reptile().direction(W)[0], rtol=tolerance, atol=tolerance)
+
+
+def authors_update(W: np.ndarray) -> np.ndarray:
+    """What the authors' code computes for one meta-batch (tasks, rows, d): Gram matrix, path length, two means."""
+    lengths, directions = [], []
+    for rows in W:
+        X = (rows - rows.mean(0)).T
+        values, vectors = np.linalg.eig(X.T @ X)
+        first = int(np.argmax(values.real))
+        e = X @ vectors[:, first].real
+        e = e / np.linalg.norm(e)
+        lengths.append(sum(abs((rows[i + 1] - rows[i]) @ e) for i in range(len(rows) - 1)))
+        half = len(rows) // 2
+        towards = (rows[half:] - rows[:half]).mean(0)
+        e = e * (values[first] / values.sum()).real
+        directions.append(e if e @ towards > 0 else -e)
+    update: np.ndarray = np.mean(lengths) * np.mean(directions, axis=0)
+    return update
+
+
+def test_authors_preset_is_the_authors_formula() -> None:
+    W = walks(2)
+    ours, _ = EigenReptile.authors().direction(W)
+    for lane in range(2):
+        np.testing.assert_allclose(ours[lane].numpy(), authors_update(W[lane].numpy()), rtol=1e-9)
+
+
+def test_papers_preset_leaves_the_start_out_and_takes_the_net_length() -> None:
+    W = walks(3, lanes=1, tasks=1)
+    points = W[0, 0, 1:].numpy()
+    X = points - points.mean(0)
+    values, vectors = np.linalg.eigh(X.T @ X)
+    e = vectors[:, -1] * np.sign(vectors[:, -1] @ (points[-3:].mean(0) - points[:3].mean(0)))
+    expected = (points[-1] - points[0]) @ e * values[-1] / values.sum() * e
+    np.testing.assert_allclose(EigenReptile.paper().direction(W)[0][0].numpy(), expected, rtol=1e-9)
+
+
+def test_the_two_ways_to_combine_tasks() -> None:
+    W = walks(4, lanes=1)
+    alone = [EigenReptile(weighted=False).direction(W[:, task : task + 1])[0][0] for task in range(3)]
+    mean_of_products = EigenReptile(weighted=False, combine="mean_of_products").direction(W)[0][0]
+    torch.testing.assert_close(mean_of_products, torch.stack(alone).mean(0))
+    lengths = torch.stack([single.norm() for single in alone])  # net lengths are positive in these walks
+    product_of_means = EigenReptile(weighted=False).direction(W)[0][0]
+    units = torch.stack([single / single.norm() for single in alone])
+    torch.testing.assert_close(product_of_means, lengths.mean() * units.mean(0))
+
+
+def test_the_weight_is_the_share() -> None:
+    W = walks(5, tasks=1)
+    weighted, stats = EigenReptile.authors().direction(W)
+    plain, _ = replace(EigenReptile.authors(), weighted=False).direction(W)
+    torch.testing.assert_close(weighted, stats["share"][:, None] * plain)
+
+
+def test_the_averages_are_what_they_say() -> None:
+    W = walks(6, lanes=1, tasks=1)
+    points = W[0, 0]
+    torch.testing.assert_close(AverageWeights().direction(W)[0][0], points[1:].mean(0) - points[0])
+    torch.testing.assert_close(AverageGradients().direction(W)[0][0], (points[-1] - points[0]) / 7)
+    unit = AverageGradients(unit=True).direction(W)[0][0]
+    steps = points[1:] - points[:-1]
+    mean = (steps / steps.norm(dim=1, keepdim=True)).mean(0)
+    torch.testing.assert_close(unit, (points[-1] - points[0]).norm() * mean / mean.norm())
+
+
+@pytest.mark.parametrize("carry", ["fresh", "shared"])
+def test_adams_memory_is_carried_or_not(carry: str) -> None:
+    exp = Experiment(method=Reptile(), meta=MetaConfig(batch=2))
+    inner = replace(exp.inner, optimizer="adam", lr=1e-3, carry=carry)  # type: ignore[arg-type]
+    learner = build_learner(exp)
+    state = TrainState.fresh(learner, [0])
+    tasks, batches = training_data(exp, exp.data, 0)
+    memory = InnerState(torch.full_like(state.theta, 1e4), torch.tensor([100.0]))
+    update = exp.method.meta_update(learner, state.theta, memory, tasks, batches, inner)
+    from_empty = exp.method.meta_update(learner, state.theta, state.memory, tasks, batches, inner)
+    assert torch.equal(update.direction, from_empty.direction) == (carry == "fresh")
+    if carry == "shared":
+        assert update.memory.steps.tolist() == [105.0]
+        one = [Batches(*(part[:, [task]] for part in batches)) for task in range(2)]
+        each = [
+            exp.method.meta_update(
+                learner, state.theta, memory, Tasks(*(part[:, [task]] for part in tasks)), one[task], inner
+            ).memory.square
+            for task in range(2)
+        ]
+        torch.testing.assert_close(update.memory.square, (each[0] + each[1]) / 2)

@@ -1,0 +1,74 @@
+"""Tasks, mini-batches, and randomness by address."""
+
+import numpy as np
+import pytest
+import torch
+
+from eigen_reptile.data import Sine
+from eigen_reptile.streams import stream
+from eigen_reptile.tasks import draw_batches, sample_tasks
+
+
+def rngs(seeds: range, step: int = 0) -> list[np.random.Generator]:
+    return [stream(seed, "tasks", step) for seed in seeds]
+
+
+def test_an_address_always_draws_the_same_and_no_other_does() -> None:
+    addresses = [(seed, purpose, step) for seed in (0, 1) for purpose in ("tasks", "batches") for step in (0, 1, 2**40)]
+    draws = [stream(seed, purpose, step).random(4) for seed, purpose, step in addresses]  # type: ignore[arg-type]
+    again = [stream(seed, purpose, step).random(4) for seed, purpose, step in addresses]  # type: ignore[arg-type]
+    assert np.array_equal(draws, again)
+    assert len({draw.tobytes() for draw in draws}) == len(addresses)
+
+
+def test_sine_tasks_are_sine_curves_over_the_interval() -> None:
+    tasks = sample_tasks(Sine(), 50, 400, rngs(range(2)))
+    x, y = tasks.query_x[..., 0].double(), tasks.query_y[..., 0].double()
+    assert x.min() == -5.0
+    assert x.max() == 5.0
+    # A sin(x + b) = a sin x + c cos x: least squares must leave nothing over.
+    design = torch.stack([x[0, 0].sin(), x[0, 0].cos()], dim=1)
+    flat = y.reshape(-1, 50).T
+    coefficients = torch.linalg.lstsq(design, flat).solution
+    torch.testing.assert_close(design @ coefficients, flat, atol=1e-5, rtol=0)
+    amplitude = coefficients.norm(dim=0)
+    phase = torch.atan2(coefficients[1], coefficients[0]) % (2 * torch.pi)
+    assert 0.1 <= amplitude.min() < 0.2
+    assert 4.9 < amplitude.max() <= 5.0
+    assert amplitude.mean().item() == pytest.approx(2.55, abs=0.2)
+    assert phase.mean().item() == pytest.approx(torch.pi, abs=0.3)
+
+
+def test_training_support_is_the_grid_and_few_shots_come_from_it() -> None:
+    whole = sample_tasks(Sine(), 50, 3, rngs(range(1)))
+    assert torch.equal(whole.x, whole.query_x)
+    assert torch.equal(whole.y, whole.query_y)
+    few = sample_tasks(Sine(), 10, 3, rngs(range(1)))
+    for task in range(3):
+        grid = dict(zip(few.query_x[0, task, :, 0].tolist(), few.query_y[0, task, :, 0].tolist(), strict=True))
+        assert all(
+            grid[x] == y for x, y in zip(few.x[0, task, :, 0].tolist(), few.y[0, task, :, 0].tolist(), strict=True)
+        )
+
+
+def test_a_lane_draws_what_it_would_draw_alone() -> None:
+    together = sample_tasks(Sine(), 10, 2, rngs(range(3)))
+    alone = sample_tasks(Sine(), 10, 2, rngs(range(1, 2)))
+    for part, own in zip(together, alone, strict=True):
+        assert torch.equal(part[1], own[0])
+
+
+@pytest.mark.parametrize(("shots", "steps", "size"), [(50, 5, 10), (10, 32, 10), (7, 4, 5), (3, 2, 8)])
+def test_batches_are_shuffled_passes_over_the_support(shots: int, steps: int, size: int) -> None:
+    tasks = sample_tasks(Sine(), shots, 4, rngs(range(2)))
+    batches = draw_batches(tasks, steps, size, [stream(seed, "batches") for seed in range(2)])
+    assert batches.chosen.shape == (2, 4, steps, size)
+    assert (batches.weight == 1).all()
+    for lane in range(2):
+        for task in range(4):
+            order = batches.chosen[lane, task].flatten()
+            assert torch.equal(batches.y[lane, task].flatten(0, 1), tasks.y[lane, task, order])
+            for start in range(0, len(order), shots):
+                whole_pass = order[start : start + shots].tolist()
+                assert len(set(whole_pass)) == len(whole_pass)
+    assert not torch.equal(batches.chosen[0, 0], batches.chosen[0, 1])

@@ -1,0 +1,114 @@
+"""Lanes side by side: as good as alone, and a diverging one disturbs no other."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.experiment import build_learner, choose, run_experiment
+from eigen_reptile.methods import METHODS, MetaUpdate
+from eigen_reptile.train import TrainState, training_data
+
+SMALL = Experiment(
+    meta=MetaConfig(steps=12, lr=(0.5,)),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=6, shots=3, after=(0, 2), pictures=(1,)),
+    compile="off",
+)
+
+
+def final_theta(exp: Experiment, folder: Path) -> Tensor:
+    run_experiment(exp, folder, lambda step, metrics: None)
+    return safetensors.torch.load_file(folder / "checkpoints" / f"step-{exp.meta.steps:09d}.safetensors")["theta"]
+
+
+def test_lanes_train_side_by_side_as_they_would_alone(tmp_path: Path) -> None:
+    together = replace(SMALL, meta=replace(SMALL.meta, lr=(0.3, 0.5)), seeds=(1, 2))
+    theta = final_theta(together, tmp_path / "together")
+    for number, lane in enumerate(together.lanes):
+        alone = replace(SMALL, meta=replace(SMALL.meta, lr=(lane.lr,)), seeds=(lane.seed,))
+        torch.testing.assert_close(theta[number], final_theta(alone, tmp_path / str(number))[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_diverging_lane_is_recorded_and_disturbs_no_other(tmp_path: Path) -> None:
+    wild = replace(SMALL, meta=replace(SMALL.meta, lr=(0.5, 1e12)), seeds=(1, 2))
+    result = run_experiment(wild, tmp_path / "wild", lambda step, metrics: None)
+    assert [lane["diverged_at"] is None for lane in result["lanes"]] == [True, True, False, False]
+    assert all(1 <= lane["diverged_at"] <= 12 for lane in result["lanes"][2:])
+    assert result["choice"]["lr"] == 0.5
+    tame = replace(wild, meta=SMALL.meta)
+    theta = safetensors.torch.load_file(tmp_path / "wild" / "checkpoints" / "step-000000012.safetensors")["theta"]
+    assert theta.isfinite().all()
+    torch.testing.assert_close(theta[:2], final_theta(tame, tmp_path / "tame"), rtol=1e-4, atol=1e-6)
+
+
+def test_if_all_lanes_diverge_training_stops_and_says_so(tmp_path: Path) -> None:
+    wild = replace(SMALL, meta=replace(SMALL.meta, steps=1000, lr=(1e12,)))
+    steps: list[int] = []
+    result = run_experiment(wild, tmp_path, lambda step, metrics: steps.append(step))
+    assert result["test"] is result["choice"] is None
+    assert max(steps) == result["lanes"][0]["diverged_at"] < 100
+
+
+def test_a_diverged_lane_stays_where_it_was() -> None:
+    state = TrainState.fresh(build_learner(SMALL), [0, 1])
+    direction = torch.ones_like(state.theta)
+    direction[1, 5] = float("nan")
+    after = state.advance(MetaUpdate(direction, state.memory, {}), torch.tensor([0.5, 0.5]))
+    assert torch.equal(after.theta[0], state.theta[0] + 0.5)
+    assert torch.equal(after.theta[1], state.theta[1])
+    assert after.diverged_at.tolist() == [-1, 1]
+    later = after.advance(MetaUpdate(torch.ones_like(direction), state.memory, {}), torch.tensor([0.5, 0.5]))
+    assert torch.equal(later.theta[1], state.theta[1])
+    assert later.diverged_at.tolist() == [-1, 1]
+
+
+def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:
+    one = replace(SMALL, method=METHODS["reptile"], seeds=(4,))
+    many = replace(SMALL, method=METHODS["eigen-reptile"], meta=replace(SMALL.meta, lr=(0.1, 0.2)), seeds=(3, 4))
+    for few, all_lanes in zip(training_data(one, one.data, 7), training_data(many, many.data, 7), strict=True):
+        for part, whole in zip(few, all_lanes, strict=True):
+            assert torch.equal(part[0], whole[1])
+            assert torch.equal(part[0], whole[3])
+            assert not torch.equal(whole[0], whole[1]) or bool((whole == whole[0]).all())
+
+
+@pytest.mark.parametrize(
+    ("errors", "lr", "bracket"),
+    [
+        ({0.1: 3.0, 0.2: 1.0, 0.5: 2.0}, 0.2, "inside the grid"),
+        ({0.1: 3.0, 0.2: 1.0, 0.5: None}, 0.2, "the next step size diverges"),
+        ({0.1: 3.0, 0.2: 1.0}, 0.2, "upper end of the grid"),
+        ({0.1: 0.5, 0.2: 1.0}, 0.1, "lower end of the grid"),
+        ({0.1: 0.5}, 0.1, "only one step size"),
+    ],
+)
+def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, bracket: str) -> None:
+    choice = choose(errors)
+    assert choice is not None
+    assert (choice["lr"], choice["bracket"]) == (lr, bracket)
+
+
+def test_no_choice_if_all_diverge() -> None:
+    assert choose({0.1: None, 0.2: None}) is None
+
+
+def test_compiled_training_agrees_with_plain(tmp_path: Path) -> None:
+    # In processes of their own, without the type checks of the tests, which do not compile.
+    command = [
+        str(Path(sys.executable).parent / "eigen-reptile"),
+        *("train", "eigen-reptile", "--quiet", "--meta.steps", "20", "--inner.steps", "3", "--model.hidden", "8"),
+        *("--evaluation.tasks", "2", "--evaluation.monitor-tasks", "2", "--seeds", "0", "1"),
+    ]
+    thetas = []
+    for compile in ("on", "off"):
+        subprocess.run([*command, "--compile", compile, "--out", str(tmp_path / compile)], check=True)
+        file = tmp_path / compile / "checkpoints" / "step-000000020.safetensors"
+        thetas.append(safetensors.torch.load_file(file)["theta"])
+    torch.testing.assert_close(*thetas, rtol=1e-3, atol=1e-5)
