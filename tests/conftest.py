@@ -1,9 +1,13 @@
 """Shapes in signatures are checked while testing, and only then."""
 
+import os
+
 import torch
 from jaxtyping import install_import_hook
 
-torch.set_num_threads(1)  # the tests run side by side
+# The tests run side by side, and so do the processes that they start.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
 
 with install_import_hook("eigen_reptile", "beartype.beartype"):
     import eigen_reptile

@@ -32,7 +32,7 @@ from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.learner import MODELS
-from eigen_reptile.methods import METHODS
+from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
 from eigen_reptile.runs import FolderError, RunError
@@ -59,7 +59,7 @@ class Output:
 class TrainOptions:
     """Train one experiment in a folder; the same command continues it after an interruption."""
 
-    out: Path
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(required)")] = None
     """Folder of the run. It is made if need be."""
     experiment: Annotated[Experiment, tyro.conf.arg(name="")] = field(default_factory=Experiment)
     """The experiment."""
@@ -119,8 +119,8 @@ class QuickstartOptions:
 
     out: Path = Path("runs/quickstart")
     """Folder for the runs and the report."""
-    steps: int = 10_000
-    """Outer iterations of each method."""
+    steps: int = 6000
+    """Outer iterations of each method, the paper has 30,000."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 
@@ -139,7 +139,7 @@ class ListOptions:
 def list_command(args: Sequence[str]) -> None:
     options = parse(ListOptions, args, "list")
     things = {
-        "methods": {name: _first_line(method) for name, method in METHODS.items()},
+        "methods": {name: _first_line(method) + _settings(method) for name, method in METHODS.items()},
         "datasets": {name: _first_line(dataset) for name, dataset in DATASETS.items()},
         "models": {name: _first_line(model) for name, model in MODELS.items()},
         "recipes": {name: _first_line(recipe) for name, recipe in RECIPES.items()},
@@ -157,9 +157,11 @@ def list_command(args: Sequence[str]) -> None:
 
 def train_command(args: Sequence[str]) -> None:
     method, rest = _named(args, METHODS, "method", default="eigen-reptile")
-    default = TrainOptions(out=tyro.MISSING, experiment=Experiment(method=METHODS[method]))
+    default = TrainOptions(experiment=Experiment(method=METHODS[method]))
     about = f"{TrainOptions.__doc__}\n\nMethods: {', '.join(METHODS)}. Without a name: eigen-reptile."
     options = parse(TrainOptions, rest, f"train {method}", default, about)
+    if options.out is None:
+        raise UsageError("name the folder of the run: --out PATH")
     _check_positive("--checkpoint-every", options.checkpoint_every)
     with _logging(options.output), _progress(options.output) as progress:
         result = run_experiment(
@@ -228,8 +230,8 @@ def quickstart_command(args: Sequence[str]) -> None:
         for name in ("reptile", "eigen-reptile"):
             experiment = Experiment(
                 method=METHODS[name],
-                meta=MetaConfig(steps=steps),
-                evaluation=EvalConfig(every=max(1, steps // 20), pictures=pictures),
+                meta=MetaConfig(steps=steps, lr=(0.5, 1.0, 2.0)),
+                evaluation=EvalConfig(every=max(1, steps // 12), pictures=pictures),
                 seeds=tuple(range(5)),
             )
             results[name] = run_experiment(experiment, options.out / name, progress.task(name, steps))
@@ -462,6 +464,11 @@ def _bench_table(figures: Mapping[str, Any]) -> Table:
     for row in figures["rows"]:
         table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
     return table
+
+
+def _settings(method: Method) -> str:
+    """The fields that a method has, as Python would write them."""
+    return f" ({', '.join(f'{name}={value!r}' for name, value in vars(method).items())})" if vars(method) else ""
 
 
 def _first_line(thing: Any) -> str:

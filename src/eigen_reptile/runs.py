@@ -148,7 +148,9 @@ class RunDir:
         return value
 
     def save_result(self, value: Mapping[str, Any]) -> None:
-        write_json(self.path / "result.json", value)
+        """Keep the result, one line for each of its parts, because most of them are long lists of numbers."""
+        lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
+        write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
         """Add this start's environment to those before it."""

@@ -15,7 +15,7 @@ STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 def loss_of_directions(cells: Sequence[Cell], path: Path) -> None:
     """Validation error over the iterations, one line for each direction, with the 95 % interval over seeds."""
-    figure = _figure(8, 5)
+    figure = _figure(8.0, 5.0)
     axes = figure.subplots()
     for number, cell in enumerate(cell for cell in cells if cell.converged):
         steps, errors = cell.learning_curve()
@@ -56,7 +56,7 @@ def fitted_curves(cells: Sequence[Cell], path: Path) -> None:
 
 def step_sizes(cells: Sequence[Cell], path: Path) -> None:
     """Final validation error against the outer step size; a step size with which a seed diverged has no point."""
-    figure = _figure(8, 5)
+    figure = _figure(8.0, 5.0)
     axes = figure.subplots()
     for number, cell in enumerate(cells):
         found = {lr: cell.validation(lr) for lr in cell.experiment.meta.lr}

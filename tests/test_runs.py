@@ -1,0 +1,227 @@
+"""The run folder, against real damage: files that may not grow, cut and flipped bytes, a second process."""
+
+import json
+import resource
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from torch import Tensor
+
+from eigen_reptile.runs import FolderError, RunDir, RunError, write_atomically
+
+CONFIG = {"meta": {"steps": 30, "lr": [1.0]}, "seeds": [0]}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RunDir]:
+    with RunDir.open(tmp_path / "run", CONFIG) as run:
+        yield run
+
+
+def refusal(path: Path, config: dict[str, object] | None = None) -> str:
+    with pytest.raises(FolderError) as refused, RunDir.open(path, config or CONFIG):
+        pass
+    return str(refused.value)
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    with files_no_larger_than(100), pytest.raises(RunError, match=r"cannot write .*/file: File too large"):
+        write_atomically(path, bytes(1000))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_write_below_a_regular_file_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot write .*/file/below: Not a directory"):
+        write_atomically(tmp_path / "file/below", b"")
+
+
+# Checkpoints
+
+
+def state(step: int) -> dict[str, Tensor]:
+    """Values and layouts that a careless format would change."""
+    return {
+        "awkward": torch.tensor([step, -0.0, float("nan"), float("-inf"), 1e-45, 0.1]),
+        "transposed": torch.arange(6.0, dtype=torch.float64).reshape(2, 3).T + step / 3,
+        "count": torch.tensor([step, -1, 2**62]),
+        "scalar": torch.tensor(step / 7),
+    }
+
+
+def bits(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.dtype, torch.Size, bytes]]:
+    return {name: (tensor.dtype, tensor.shape, tensor.numpy().tobytes()) for name, tensor in tensors.items()}
+
+
+def loads_bit_for_bit(run: RunDir, step: int) -> bool:
+    loaded = run.load_checkpoint()
+    return loaded is not None and loaded.step == step and bits(loaded.tensors) == bits(state(step))
+
+
+def checkpoint_file(run: RunDir, step: int, suffix: str) -> Path:
+    return run.path / "checkpoints" / f"step-{step:09d}{suffix}"
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-3])
+
+
+def flip_a_bit(file: Path) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
+
+
+def test_the_newest_two_checkpoints_are_kept_and_the_newest_loads_bit_for_bit(run: RunDir) -> None:
+    for step in (9, 10, 100):
+        run.save_checkpoint(step, state(step))
+        assert loads_bit_for_bit(run, step)
+    kept = {checkpoint_file(run, step, suffix) for step in (10, 100) for suffix in (".json", ".safetensors")}
+    assert set((run.path / "checkpoints").iterdir()) == kept
+
+
+@pytest.mark.parametrize(
+    ("damage", "suffix"),
+    [(cut, ".safetensors"), (flip_a_bit, ".safetensors"), (Path.unlink, ".safetensors"), (cut, ".json")],
+)
+def test_a_damaged_checkpoint_is_reported_and_gives_way_to_the_one_before(
+    run: RunDir, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], suffix: str
+) -> None:
+    run.save_checkpoint(10, state(10))
+    run.save_checkpoint(20, state(20))
+    damage(checkpoint_file(run, 20, suffix))
+    assert loads_bit_for_bit(run, 10)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "checkpoint of step 20 is damaged" in record.getMessage()
+
+
+def test_without_its_description_a_checkpoint_is_not_there(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    run.save_checkpoint(10, state(10))
+    checkpoint_file(run, 10, ".json").unlink()
+    assert run.load_checkpoint() is None
+    assert not caplog.records
+
+
+def test_damaged_checkpoints_neither_hide_the_fresh_start_nor_crowd_out_what_follows(
+    run: RunDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in (100, 200):
+        run.save_checkpoint(step, state(step))
+        cut(checkpoint_file(run, step, ".safetensors"))
+    half_written = run.path / "checkpoints/.step-000000300.safetensors.1.tmp"
+    half_written.touch()
+    assert run.load_checkpoint() is None
+    assert "starting from the beginning" in caplog.records[-1].getMessage()
+    run.save_checkpoint(10, state(10))
+    assert loads_bit_for_bit(run, 10)
+    assert not half_written.exists()
+
+
+# Metrics
+
+
+def shown_by_tensorboard(folder: Path) -> set[tuple[str, int, float]]:
+    """Its reading of all files: records of length, checksum, event, checksum; START forgets that step and later."""
+    shown: set[tuple[str, int, float]] = set()
+    for file in sorted(folder.glob("events.out.tfevents.*")):
+        data, events = file.read_bytes(), []
+        while data:
+            end = 12 + struct.unpack_from("<Q", data)[0]
+            events.append(Event.FromString(data[12:end]))
+            data = data[end + 4 :]
+        assert events[0].file_version == "brain.Event:2"
+        for event in events:
+            if event.session_log.status == SessionLog.START:
+                shown = {point for point in shown if point[1] < event.step}
+            shown |= {(value.tag, event.step, value.simple_value) for value in event.summary.value}
+    return shown
+
+
+@pytest.mark.parametrize("torn", [b'{"kind": "train", "st', b"\xff\xfe\x00"])
+def test_a_torn_last_line_is_dropped_for_good(run: RunDir, torn: bytes) -> None:
+    first, second = ({"kind": "train", "step": step, "length": 0.5} for step in (10, 20))
+    run.start_metrics(-1)
+    run.log("train", 10, {"length": 0.5})
+    run.close()
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(torn)
+    assert run.metrics() == [first]
+    run.start_metrics(10)
+    run.log("train", 20, {"length": 0.5})
+    assert [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()] == [first, second]
+
+
+def test_a_restart_forgets_what_came_after_the_checkpoint_and_tensorboard_shows_the_rest(run: RunDir) -> None:
+    run.start_metrics(-1)
+    for step in (0, 10, 20, 30):
+        run.log("validation", step, {"mean_error": step / 4, "error": [step, None]})
+    run.close()
+    run.start_metrics(20)
+    assert [line["step"] for line in run.metrics()] == [0, 10, 20]
+    run.log("validation", 25, {"mean_error": 0.5, "lanes": 2})
+    run.save_checkpoint(25, {})  # without a later flush: TensorBoard's file is whole up to here after a kill
+    errors = {("validation/mean_error", step, value) for step, value in ((0, 0.0), (10, 2.5), (20, 5.0), (25, 0.5))}
+    assert shown_by_tensorboard(run.path) == errors | {("validation/lanes", 25, 2.0)}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_result_that_is_no_number_is_refused_and_the_old_one_kept(run: RunDir, value: float) -> None:
+    run.save_result({"error": 0.25})
+    with pytest.raises(ValueError, match="JSON"):
+        run.save_result({"error": value})
+    assert run.result() == {"error": 0.25}
+
+
+# The folder
+
+
+def test_another_config_is_refused_with_each_field_and_both_values(tmp_path: Path) -> None:
+    with RunDir.open(tmp_path / "run", CONFIG):
+        pass
+    reason = refusal(tmp_path / "run", {"meta": {"steps": 40, "lr": [1.0]}, "seeds": [0, 1]})
+    differing = "meta.steps is 30 there and 40 here; seeds is [0] there and [0, 1] here"
+    assert reason == f"{tmp_path / 'run'} belongs to another experiment: {differing}. Choose another folder."
+
+
+def test_a_run_without_its_config_is_not_taken_over(tmp_path: Path) -> None:
+    with RunDir.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint(10, state(10))
+    (tmp_path / "config.json").unlink()
+    assert "holds a run but no config.json" in refusal(tmp_path)
+
+
+def test_a_folder_is_refused_while_another_process_holds_it(tmp_path: Path) -> None:
+    hold = "import sys, filelock as f\nwith f.FileLock(sys.argv[1]): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", hold, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert f"another process is using {tmp_path}" in refusal(tmp_path)
+        holder.kill()
+    with RunDir.open(tmp_path, CONFIG) as run:
+        assert f"another process is using {tmp_path}" in refusal(run.path)
+
+
+def test_a_folder_below_a_regular_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "Not a directory" in refusal(tmp_path / "file/run")
