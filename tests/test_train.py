@@ -14,6 +14,7 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import build_learner, choose, run_experiment
 from eigen_reptile.methods import METHODS, MetaUpdate
+from eigen_reptile.runs import RunError
 from eigen_reptile.train import TrainState, training_data
 
 SMALL = Experiment(
@@ -67,6 +68,14 @@ def test_a_diverged_lane_stays_where_it_was() -> None:
     later = after.advance(MetaUpdate(torch.ones_like(direction), state.memory, {}), torch.tensor([0.5, 0.5]))
     assert torch.equal(later.theta[1], state.theta[1])
     assert later.diverged_at.tolist() == [-1, 1]
+
+
+def test_a_checkpoint_of_something_else_is_refused() -> None:
+    state = TrainState.fresh(build_learner(SMALL), [0, 1])
+    assert torch.equal(state.restored(7, state.tensors()).theta, state.theta)
+    for wrong in (state.tensors() | {"theta": state.theta[:1]}, {"theta": state.theta}):
+        with pytest.raises(RunError, match="step 7 does not belong"):
+            state.restored(7, wrong)
 
 
 def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:

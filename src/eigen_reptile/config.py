@@ -1,5 +1,6 @@
 """An experiment: every setting in one frozen object, and its JSON form."""
 
+import math
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Literal, cast
@@ -32,12 +33,12 @@ class MetaConfig:
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.lr or min(self.lr) <= 0:
-            raise ValueError(f"lr must hold one or more step sizes above 0, not {self.lr}")
+        if not self.lr or not all(0 < lr < math.inf for lr in self.lr):
+            raise ValueError(f"lr must hold one or more finite step sizes above 0, not {self.lr}")
         if len(set(self.lr)) < len(self.lr):
             raise ValueError(f"lr names a step size twice: {self.lr}")
-        if self.final_lr < 0:
-            raise ValueError(f"final_lr must be at least 0, not {self.final_lr}")
+        if not 0 <= self.final_lr < math.inf:
+            raise ValueError(f"final_lr must be finite and at least 0, not {self.final_lr}")
 
     def lr_at(self, lr: float, step: int) -> float:
         """The step size of iteration `step`, counted from 0, in the lane that starts with `lr`."""
@@ -77,8 +78,8 @@ class Experiment:
     With `auto` it is used from 3,000 iterations on, and done without where it does not work."""
 
     def __post_init__(self) -> None:
-        if not self.seeds or min(self.seeds) < 0:
-            raise ValueError(f"seeds must hold one or more whole numbers from 0, not {self.seeds}")
+        if not self.seeds or not all(0 <= seed < 2**63 for seed in self.seeds):
+            raise ValueError(f"seeds must hold one or more whole numbers from 0 to 2**63 - 1, not {self.seeds}")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds names a seed twice: {self.seeds}")
 

@@ -48,8 +48,10 @@ class EvalConfig:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not self.after or self.after[0] < 0 or any(a >= b for a, b in pairwise(self.after)):
             raise ValueError(f"after must hold rising numbers of steps from 0, not {self.after}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, not {self.seed}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"seed must be a whole number from 0 to 2**63 - 1, not {self.seed}")
+        if any(step < 0 for step in self.pictures):
+            raise ValueError(f"pictures must hold iterations from 0, not {self.pictures}")
 
 
 class EvalResult(NamedTuple):

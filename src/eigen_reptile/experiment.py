@@ -36,12 +36,13 @@ def run_experiment(exp: Experiment, folder: Path, progress: Progress, checkpoint
     with RunDir.open(folder, to_json(exp)) as run:
         finished = run.result()
         if finished is not None:
+            progress(exp.meta.steps, {})
             return finished
         here = environment()
-        run.save_environment(here)
         started = time.monotonic()
         learner = build_learner(exp)
         try:
+            run.save_environment(here)
             state = train(exp, learner, exp.data, run, checkpoint_every, progress)
             result = conclude(exp, learner, state, run.metrics()) | {
                 "seconds": round(time.monotonic() - started, 1),

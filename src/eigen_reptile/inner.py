@@ -4,6 +4,7 @@ Everything random was settled before: the mini-batches are arguments. So the loo
 differentiates, and the same arguments always give the same trajectory.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -40,12 +41,11 @@ class InnerConfig:
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be above 0, not {self.lr}")
+        for name in ("lr", "eps"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and above 0, not {getattr(self, name)}")
         if not 0 <= self.beta2 < 1:
             raise ValueError(f"beta2 must be at least 0 and below 1, not {self.beta2}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be above 0, not {self.eps}")
 
 
 class InnerState(NamedTuple):

@@ -162,7 +162,7 @@ class RunDir:
 
     def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep these tensors as the state after `step` iterations, and drop all but the newest checkpoints."""
-        self._flush_events()
+        self._flush_metrics()
         data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
         stem = self._checkpoints / f"step-{step:09d}"
         write_atomically(stem.with_suffix(".safetensors"), data)
@@ -250,7 +250,11 @@ class RunDir:
         with self._reporting_events():
             self._events.write(event.SerializeToString())
 
-    def _flush_events(self) -> None:
+    def _flush_metrics(self) -> None:
+        """Put on the disk what was logged, so that no checkpoint is ever ahead of its metrics."""
+        if self._metrics.exists():
+            with self._metrics.open("rb") as file:
+                os.fsync(file.fileno())
         if self._events is not None:
             with self._reporting_events():
                 self._events.flush()

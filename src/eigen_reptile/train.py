@@ -18,7 +18,7 @@ from eigen_reptile.evaluate import evaluate, fit_one
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods import MetaUpdate
-from eigen_reptile.runs import RunDir
+from eigen_reptile.runs import RunDir, RunError
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
@@ -78,8 +78,10 @@ class TrainState(NamedTuple):
             "diverged_at": self.diverged_at,
         }
 
-    @staticmethod
-    def restored(step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
+    def restored(self, step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
+        """The state that a checkpoint kept, if it fits this one."""
+        if _forms(tensors) != _forms(self.tensors()):
+            raise RunError(f"the checkpoint of step {step} does not belong to this experiment: remove its folder")
         memory = InnerState(tensors["memory.square"], tensors["memory.steps"])
         return TrainState(step, tensors["theta"], memory, tensors["diverged_at"])
 
@@ -91,14 +93,14 @@ def train(
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
     keep_freed_memory()
     meta_update = maybe_compiled(exp)
+    state = TrainState.fresh(learner, [lane.seed for lane in exp.lanes])
     checkpoint = run.load_checkpoint()
     if checkpoint is None:
         run.start_metrics(-1)
-        state = TrainState.fresh(learner, [lane.seed for lane in exp.lanes])
         _observe(exp, learner, bank, run, state)
     else:
-        run.start_metrics(checkpoint.step)
-        state = TrainState.restored(checkpoint.step, checkpoint.tensors)
+        state = state.restored(checkpoint.step, checkpoint.tensors)
+        run.start_metrics(state.step)
         log.info("continuing after iteration %d", state.step)
 
     started, first = time.monotonic(), state.step
@@ -194,6 +196,10 @@ def _observe(exp: Experiment, learner: Learner, bank: Bank, run: RunDir, state: 
         fit = {name: part.round(4).tolist() for name, part in fit_one(*where)._asdict().items()}
         fit["curves"] = [curves if np.isfinite(curves).all() else None for curves in fit["curves"]]
         run.log("picture", state.step, fit)
+
+
+def _forms(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def _number(error: float, diverged_at: Tensor) -> float | None:

@@ -1,5 +1,6 @@
 """The sine wave (paper, section 5.1): each task is a curve y(x) = A sin(x + b) on [-5, 5]."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,9 +27,9 @@ class Sine(Bank):
     def __post_init__(self) -> None:
         if self.points < 1:
             raise ValueError(f"points must be at least 1, not {self.points}")
-        if not self.low < self.high:
-            raise ValueError(f"low must be below high, not {self.low} and {self.high}")
-        if not 0 <= self.min_amplitude <= self.max_amplitude:
+        if not -math.inf < self.low < self.high < math.inf:
+            raise ValueError(f"low must be below high, and both finite, not {self.low} and {self.high}")
+        if not 0 <= self.min_amplitude <= self.max_amplitude < math.inf:
             raise ValueError(
                 f"amplitudes must satisfy 0 <= min <= max, not {self.min_amplitude} and {self.max_amplitude}"
             )

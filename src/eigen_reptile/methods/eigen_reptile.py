@@ -17,12 +17,12 @@ class EigenReptile(TrajectoryMethod):
     """Along the main direction of the inner loop's points (paper, algorithm 1).
 
     The paper and its authors' code differ; `paper()` and `authors()` are the two forms. The defaults are the
-    paper's (docs/algorithm.md says on what evidence).
+    authors' (docs/algorithm.md says on what evidence).
     """
 
-    include_start: bool = False
+    include_start: bool = True
     """Whether the starting point is a row of W (authors: yes; paper: no)."""
-    length: Length = "net"
+    length: Length = "path"
     """Step length nu: net movement along the main direction (paper), or the length of the path along it (authors)."""
     combine: Literal["product_of_means", "mean_of_products"] = "product_of_means"
     """Over tasks: mean length times mean direction (algorithm 1), or the mean of each task's own product."""

@@ -1,0 +1,57 @@
+"""The command line. The only place that prints."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import NoReturn
+
+from eigen_reptile.cli import commands
+from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
+from eigen_reptile.runs import FolderError, RunError
+
+COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
+    "quickstart": (commands.quickstart_command, "train Reptile and Eigen-Reptile on the sine wave, write a report"),
+    "train": (commands.train_command, "train one experiment: train METHOD --out FOLDER"),
+    "run": (commands.run_command, "run all cells of a recipe: run RECIPE"),
+    "report": (commands.report_command, "tables, figures and an HTML page from result files"),
+    "bench": (commands.bench_command, "measure speed against plain PyTorch"),
+    "list": (commands.list_command, "show what there is: methods, data sets, models, recipes"),
+}
+
+USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
+    f"  {name:<12}{about}" for name, (_, about) in COMMANDS.items()
+)
+
+
+def main() -> NoReturn:
+    """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """One command line, as `main` would run it; returns the exit code."""
+    try:
+        if not args or asks_for_help(args[:1]):
+            print(USAGE + "\n\nEach command explains itself: eigen-reptile COMMAND --help")
+            return 0
+        if args[0] == "--version":
+            print(version("eigen-reptile"))
+            return 0
+        name, rest = named(args, COMMANDS, "command")
+        COMMANDS[name][0](rest)
+    except (UsageError, FolderError) as error:
+        return _fail(error, 2)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush
+        return 0
+    except (RunError, OSError) as error:
+        return _fail(error, 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted: repeat the command to continue from the last checkpoint", 130)
+    return 0
+
+
+def _fail(problem: object, code: int) -> int:
+    print(f"eigen-reptile: {' '.join(str(problem).split())}", file=sys.stderr)
+    return code
