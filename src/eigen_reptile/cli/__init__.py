@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import NoReturn
@@ -26,6 +27,8 @@ USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
 
 def main() -> NoReturn:
     """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
+    # The compiler's own deprecations are nothing that a user could mend.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
     sys.exit(run(sys.argv[1:]))
 
 

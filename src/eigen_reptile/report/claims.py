@@ -43,10 +43,11 @@ def claims(cells: Sequence[Cell]) -> list[Claim]:
             found.append(
                 _smaller(f"The main direction ({form}) converges faster than {rival}", ours, theirs, mean_of_curve)
             )
-    ours, theirs = find(known, METHODS["eigen-reptile"]), find(known, METHODS["reptile"])
-    if ours and theirs and ours.result["pictures"] and theirs.result["pictures"]:
-        says = "Eigen-Reptile's initial curve is flatter than Reptile's"
-        found.append(_smaller(says, ours, theirs, Cell.initial_spread))
+    for form, name in FORMS.items():
+        ours, theirs = find(known, METHODS[name]), find(known, METHODS["reptile"])
+        if ours and theirs and ours.result["pictures"] and theirs.result["pictures"]:
+            says = f"Eigen-Reptile's ({form}) initial curve is flatter than Reptile's"
+            found.append(_smaller(says, ours, theirs, Cell.initial_spread))
     unsigned, signed = (
         find(known, METHODS["eigen-reptile-no-sign-fix"]),
         find(known, METHODS["eigen-reptile-authors"]),

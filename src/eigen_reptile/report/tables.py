@@ -50,7 +50,7 @@ def provenance(cells: Sequence[Cell]) -> str:
                 f"{cell.result['seconds']:g} s",
             ]
         )
-    return markdown(["cell", "iterations", "seeds", "command", "version", "Python, torch", "time"], rows)
+    return markdown(["cell", "iterations", "seeds", "command", "version", "Python, torch", "time of last start"], rows)
 
 
 def plus_minus(mean: float, half: float | None) -> str:
@@ -70,5 +70,6 @@ def _validation(cell: Cell, lr: float) -> str:
     found, diverged = cell.validation(lr)
     if not found:
         return "diverges"
-    mean = f"{sum(found) / len(found):.4f}"
+    error = sum(found) / len(found)
+    mean = f"{error:.4f}" if error < 1000 else f"{error:.1e}"
     return f"{mean} ({diverged} of {len(found) + diverged} diverge)" if diverged else mean
