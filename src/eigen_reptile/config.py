@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Literal, cast
 
 import cattrs
@@ -83,7 +83,7 @@ class Experiment:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds names a seed twice: {self.seeds}")
 
-    @property
+    @cached_property
     def lanes(self) -> tuple[Lane, ...]:
         """All that is trained side by side, one outer step size after the other."""
         return tuple(Lane(lr, seed) for lr in self.meta.lr for seed in self.seeds)
