@@ -1,4 +1,4 @@
-"""The house: imports point down, files stay short, and the project speaks of itself alone."""
+"""The house: imports point down, and only the command line prints."""
 
 import ast
 from pathlib import Path

@@ -105,12 +105,11 @@ def gain_on_lines(method: Method, lr: float) -> float:
     return after / before
 
 
-@every_method
-def test_every_method_learns_an_easy_problem(method: Method) -> None:
-    if method == METHODS["eigen-reptile-no-sign-fix"]:
-        assert gain_on_lines(method, 1.0) > 1.0  # why there is a sign fix
-    else:
-        assert gain_on_lines(method, 5.0 if method == AverageGradients() else 1.0) < 0.3
+# Without the sign fix it learns only if the eigen-solver happens to return the right sign.
+@pytest.mark.parametrize("name", METHODS.keys() - {"eigen-reptile-no-sign-fix"})
+def test_every_method_learns_an_easy_problem(name: str) -> None:
+    method = METHODS[name]
+    assert gain_on_lines(method, 5.0 if method == AverageGradients() else 1.0) < 0.3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -165,7 +164,7 @@ def test_the_two_ways_to_combine_tasks() -> None:
     alone = [EigenReptile(weighted=False).direction(W[:, task : task + 1])[0][0] for task in range(3)]
     mean_of_products = EigenReptile(weighted=False, combine="mean_of_products").direction(W)[0][0]
     torch.testing.assert_close(mean_of_products, torch.stack(alone).mean(0))
-    lengths = torch.stack([single.norm() for single in alone])  # net lengths are positive in these walks
+    lengths = torch.stack([single.norm() for single in alone])
     product_of_means = EigenReptile(weighted=False).direction(W)[0][0]
     units = torch.stack([single / single.norm() for single in alone])
     torch.testing.assert_close(product_of_means, lengths.mean() * units.mean(0))

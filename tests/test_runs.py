@@ -207,7 +207,7 @@ def test_a_run_without_its_config_is_not_taken_over(tmp_path: Path) -> None:
     with RunDir.open(tmp_path, CONFIG) as run:
         run.save_checkpoint(10, state(10))
     (tmp_path / "config.json").unlink()
-    assert "holds a run but no config.json" in refusal(tmp_path)
+    assert "is not empty, but no run of ours" in refusal(tmp_path)
 
 
 def test_a_folder_is_refused_while_another_process_holds_it(tmp_path: Path) -> None:

@@ -56,8 +56,7 @@ def main_direction_or_nan(
     """
     scale = _largest_movement(W)
     weights, share, travelled = _solve(_centred_gram(W, scale), scale, length, fix_sign)
-    vector = _combine_rows(W, weights) / scale[..., None]
-    return MainDirection(vector.to(W.dtype), share, travelled), scale.isfinite()
+    return MainDirection(_combine_rows(W, weights, scale), share, travelled), scale.isfinite()
 
 
 def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -96,8 +95,11 @@ def _chunks(W: Tensor) -> Iterator[Tensor]:
 
 def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
     """The largest difference, by which W is divided so that its squares stay in range."""
-    largest = torch.stack([chunk.abs().amax((-2, -1)) for chunk in _chunks(W)]).amax(0)
-    return largest.clamp(min=torch.finfo(largest.dtype).tiny)
+    dtype = torch.promote_types(W.dtype, torch.float32)
+    largest = W.new_full(W.shape[:-2], torch.finfo(dtype).tiny, dtype=dtype)
+    for chunk in _chunks(W):
+        largest = torch.maximum(largest, chunk.abs().amax((-2, -1)))
+    return largest
 
 
 def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]:
@@ -112,10 +114,13 @@ def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]
     return gram - gram.mean(-2, keepdim=True)
 
 
-def _combine_rows(W: Tensor, weights: Tensor) -> Float[Tensor, "*batch d"]:
-    """Sum of the rows of W with weights that add up to zero."""
-    # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
-    return torch.cat([(weights.to(chunk.dtype)[..., None] * chunk).sum(-2) for chunk in _chunks(W)], dim=-1)
+def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*batch d"]:
+    """Sum of the rows of W, over scale, with weights that add up to zero."""
+    vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
+    for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
+        # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
+        part.copy_((weights.to(chunk.dtype)[..., None] * chunk).sum(-2) / scale[..., None])
+    return vector
 
 
 def _check_request(W: Tensor, length: str) -> None:

@@ -71,7 +71,7 @@ def conclude(exp: Experiment, learner: Learner, state: TrainState, metrics: list
                 "lr": lane.lr,
                 "seed": lane.seed,
                 "diverged_at": int(at) if at >= 0 else None,
-                "validation": None if at >= 0 else _rounded(errors_after),
+                "validation": _rounded(errors_after) if at < 0 and math.isfinite(errors_after[-1]) else None,
             }
             for lane, at, errors_after in zip(exp.lanes, state.diverged_at.tolist(), validation, strict=True)
         ],
@@ -135,15 +135,16 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree this package lies in, marked if the tree was changed since; None elsewhere."""
-    here = Path(__file__).parent
+    """The commit of the source tree that this file belongs to, marked if the tree was changed since; else None."""
+    tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)
+    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if tracked else None
+
+
+def _git(*words: str) -> str | None:
+    """What git says in this file's folder; None if it has nothing to say or is not there."""
+    command = ["git", "-C", str(Path(__file__).parent), *words]
     try:
-        answer = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() or None

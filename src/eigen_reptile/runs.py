@@ -123,8 +123,9 @@ class RunDir:
     def _claim(self, config: Mapping[str, Any]) -> None:
         file = self.path / "config.json"
         if not file.exists():
-            if self.result() is not None or any(self._checkpoints.iterdir()):
-                raise FolderError(f"{self.path} holds a run but no config.json: choose another folder")
+            others = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
+            if others != ["checkpoints"] or any(self._checkpoints.iterdir()):
+                raise FolderError(f"{self.path} is not empty, but no run of ours: choose another folder")
             write_json(file, config)
         elif different := differences(config, read_json(file)):
             raise FolderError(

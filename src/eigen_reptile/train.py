@@ -82,8 +82,9 @@ class TrainState(NamedTuple):
         """The state that a checkpoint kept, if it fits this one."""
         if _forms(tensors) != _forms(self.tensors()):
             raise RunError(f"the checkpoint of step {step} does not belong to this experiment: remove its folder")
-        memory = InnerState(tensors["memory.square"], tensors["memory.steps"])
-        return TrainState(step, tensors["theta"], memory, tensors["diverged_at"])
+        # Copies, because what is read from a file need not be aligned as kernels like it.
+        theta, square, steps, diverged_at = (tensors[name].clone() for name in self.tensors())
+        return TrainState(step, theta, InnerState(square, steps), diverged_at)
 
 
 @torch.no_grad()
@@ -210,8 +211,9 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
 def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = state.diverged_at < 0
-    means = {name: float(values[alive].double().mean()) for name, values in update.stats.items()}
-    return {name: mean for name, mean in means.items() if math.isfinite(mean)} | {"lanes_alive": float(alive.sum())}
+    medians = {name: float(values[alive].double().nanmedian()) for name, values in update.stats.items()}
+    finite = {name: median for name, median in medians.items() if math.isfinite(median)}
+    return finite | {"lanes_alive": float(alive.sum())}
 
 
 def _since(moment: float) -> float:

@@ -112,12 +112,12 @@ def bench_command(args: Sequence[str]) -> None:
     check_positive("--repeats", options.repeats)
     with progress_bars(options.output) as progress:
         figures = BENCHMARKS[name](options.repeats, progress.task(f"bench {name}", options.repeats))
-    if options.out is not None:
-        benchmarks.save(figures, options.out)
     if options.output.json:
         print(json.dumps(figures))
     elif not options.output.quiet:
         Console().print(bench_table(figures))
+    if options.out is not None:
+        benchmarks.save(figures, options.out)
 
 
 def quickstart_command(args: Sequence[str]) -> None:

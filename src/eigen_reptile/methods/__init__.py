@@ -1,5 +1,7 @@
 """Meta-learning methods, one file each."""
 
+from dataclasses import replace
+
 from eigen_reptile.methods.averages import AverageGradients, AverageWeights
 from eigen_reptile.methods.eigen_reptile import EigenReptile
 from eigen_reptile.methods.method import MetaUpdate, Method
@@ -10,7 +12,7 @@ METHODS: dict[str, Method] = {
     "eigen-reptile": EigenReptile(),
     "eigen-reptile-paper": EigenReptile.paper(),
     "eigen-reptile-authors": EigenReptile.authors(),
-    "eigen-reptile-no-sign-fix": EigenReptile(fix_sign=False),
+    "eigen-reptile-no-sign-fix": replace(EigenReptile.authors(), fix_sign=False),
     "average-weights": AverageWeights(),
     "average-gradients": AverageGradients(),
     "average-unit-gradients": AverageGradients(unit=True),

@@ -34,12 +34,12 @@ class EigenReptile(TrajectoryMethod):
     @staticmethod
     def paper() -> "EigenReptile":
         """As the paper writes it, with the step length taken after the sign is fixed."""
-        return EigenReptile(include_start=False, length="net")
+        return EigenReptile(include_start=False, length="net", combine="product_of_means", weighted=True, fix_sign=True)
 
     @staticmethod
     def authors() -> "EigenReptile":
         """As the authors' published code computes it."""
-        return EigenReptile(include_start=True, length="path")
+        return EigenReptile(include_start=True, length="path", combine="product_of_means", weighted=True, fix_sign=True)
 
     def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
         rows = W if self.include_start else W[:, :, 1:]

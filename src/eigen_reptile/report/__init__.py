@@ -72,7 +72,7 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
                 figure=drawings / "directions.png",
             )
         )
-    pair = [cell for name in ("eigen-reptile", "reptile") if (cell := find(cells, METHODS[name]))]
+    pair = [cell for name in ("eigen-reptile", "reptile") if (cell := find(converged, METHODS[name]))]
     if pair and all(len(cell.result["pictures"]) == len(pair[0].result["pictures"]) > 0 for cell in pair):
         figures.fitted_curves(pair, drawings / "curves.png")
         sections.append(
@@ -99,7 +99,8 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
             "claims",
             "The paper's claims",
             "Paired over seeds: all directions saw the same tasks and batches. A claim holds if the 95 % interval of "
-            "the difference lies on its side of zero. Faster means a smaller validation error, averaged over training.",
+            "the difference lies on its side of zero. Faster means a smaller validation error, averaged over training; "
+            "convergence means less than half of the validation error that the network had before training.",
             claims_table(cells),
         )
     )
@@ -134,7 +135,8 @@ def _renewed(file: Path, sections: list[Section]) -> str:
         raise RunError(f"cannot read {file}: {error.strerror}") from error
     for section in sections:
         begin, end = f"<!-- report:{section.name} -->\n", "<!-- end -->"
-        before, mark, rest = text.partition(begin)
-        if mark:
-            text = before + begin + section.markdown + end + rest.partition(end)[2]
+        before, *parts = text.split(begin)
+        if any(end not in part for part in parts):
+            raise RunError(f"{file}: a part that begins with {begin.strip()} does not end with {end}")
+        text = before + "".join(begin + section.markdown + end + part.partition(end)[2] for part in parts)
     return text

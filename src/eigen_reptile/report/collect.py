@@ -50,6 +50,13 @@ class Cell:
         """Standard deviation over x of each seed's curve before any inner step, after the last pictured iteration."""
         return np.array([np.std(curves[0]) for curves in self.result["pictures"][-1]["curves"]])
 
+    @property
+    def pictured_to_the_end(self) -> bool:
+        """Whether the finished initialisation was pictured, in all its lanes."""
+        pictures = self.result["pictures"]
+        last = self.experiment.meta.steps
+        return self.converged and bool(pictures) and pictures[-1]["step"] == last and None not in pictures[-1]["curves"]
+
     def validation(self, lr: float) -> tuple[list[float], int]:
         """Final validation errors of the seeds that did not diverge with this step size, and how many did."""
         lanes = [lane for lane in self.result["lanes"] if lane["lr"] == lr]
@@ -68,6 +75,9 @@ def collect(folder: Path) -> list[Cell]:
         if not isinstance(result, dict) or result.get("format") != RESULT_FORMAT:
             raise RunError(f"{file} is not a result of this version (format {RESULT_FORMAT})")
         try:
+            missing = {"lanes", "choice", "history", "pictures", "test", "seconds", "environment"} - result.keys()
+            if missing:
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
             experiment = from_json(result["experiment"])
         except (KeyError, ValueError) as error:
             raise RunError(f"{file} cannot be understood: {error}") from error
@@ -76,5 +86,5 @@ def collect(folder: Path) -> list[Cell]:
 
 
 def find(cells: list[Cell], method: Method) -> Cell | None:
-    """The cell that used this method and converged."""
-    return next((cell for cell in cells if cell.experiment.method == method and cell.converged), None)
+    """The cell that used this method."""
+    return next((cell for cell in cells if cell.experiment.method == method), None)

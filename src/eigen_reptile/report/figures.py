@@ -1,5 +1,6 @@
 """Figures, as files. matplotlib is used without its global state, so nothing needs a screen."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from eigen_reptile.report.collect import Cell
+from eigen_reptile.runs import write_atomically
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
@@ -17,7 +19,7 @@ def loss_of_directions(cells: Sequence[Cell], path: Path) -> None:
     """Validation error over the iterations, one line for each direction, with the 95 % interval over seeds."""
     figure = _figure(8.0, 5.0)
     axes = figure.subplots()
-    for number, cell in enumerate(cell for cell in cells if cell.converged):
+    for number, cell in enumerate(cells):
         steps, errors = cell.learning_curve()
         mean, half = errors.mean(1), _half_width(errors)
         label = f"{cell.name} (outer step {cell.result['choice']['lr']:g})"
@@ -40,12 +42,14 @@ def fitted_curves(cells: Sequence[Cell], path: Path) -> None:
     for cell, row in zip(cells, grid, strict=True):
         after = cell.experiment.evaluation.after
         for picture, axes in zip(cell.result["pictures"], row, strict=True):
+            axes.set_title(f"{cell.name}, iteration {picture['step']:,}", fontsize="small")
+            if picture["curves"][0] is None:
+                continue
             for number, (steps, curve) in enumerate(zip(after, picture["curves"][0], strict=True)):
                 shade = "tab:blue" if number == 0 else str(0.75 * (1 - number / (len(after) - 1)))
                 axes.plot(picture["x"], curve, color=shade, lw=1.2, label=f"after {steps} steps")
             axes.plot(picture["x"], picture["truth"], color="tab:green", lw=1.5, ls="--", label="true curve")
             axes.plot(*picture["support"], "x", color="tab:red", ms=5, label="shots")
-            axes.set_title(f"{cell.name}, iteration {picture['step']:,}", fontsize="small")
     low = min(min(picture["truth"]) for cell in cells for picture in cell.result["pictures"])
     high = max(max(picture["truth"]) for cell in cells for picture in cell.result["pictures"])
     grid[0][0].set_ylim(low - 0.4 * (high - low), high + 0.4 * (high - low))
@@ -97,5 +101,6 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=110, metadata={"Software": None})
+    write_atomically(path, picture.getvalue())

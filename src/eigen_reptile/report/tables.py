@@ -50,7 +50,7 @@ def provenance(cells: Sequence[Cell]) -> str:
                 f"{cell.result['seconds']:g} s",
             ]
         )
-    return markdown(["cell", "iterations", "seeds", "command", "version", "Python, torch", "time of last start"], rows)
+    return markdown(["cell", "iterations", "seeds", "command", "version", "Python, torch", "last start took"], rows)
 
 
 def plus_minus(mean: float, half: float | None) -> str:
