@@ -187,7 +187,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(cli: Cli, recipe: str) -> No
     Path("runs/reptile").touch()
     said = cli("run", recipe, "--out", "runs", "--steps", "3", "--quiet")
     assert said.code == 2  # the folder is to blame
-    assert "1 of 2 cells failed: cannot write to the folder runs/reptile: File exists" in said.problem()
+    assert "1 of 2 cells failed. reptile: cannot write to the folder runs/reptile: File exists" in said.problem()
     assert saved("runs/eigen-reptile/result.json")["test"] is not None
 
 
@@ -219,3 +219,13 @@ def test_a_full_disk_is_named_and_the_run_continues_when_there_is_room(cli: Cli)
     assert continued.code == 0
     assert f"continuing after iteration {reached}" in continued.err
     assert saved("run/result.json")["history"]["step"] == list(range(81))
+
+
+def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli) -> None:
+    code, out, _ = cli("quickstart", "--steps", "4", "--out", "quick", "--json")
+    assert code == 0
+    said = json.loads(out)
+    assert set(said["results"]) == {"reptile", "eigen-reptile"}
+    assert Path(said["report"]).read_text().count("data:image/png") >= 2
+    table = (Path(said["report"]).parent / "results.md").read_text()
+    assert all(f"{result['test']['mean'][-1]:.4f}" in table for result in said["results"].values())
