@@ -73,7 +73,8 @@ def show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: M
     elif not output.quiet:
         table = Table(title="squared error on test tasks, mean and 95 % interval over seeds", title_justify="left")
         columns: list[int] = next((r["test"]["after"] for r in results.values() if r["test"]), [])
-        for heading in ("method", "outer step", *(f"{after} steps" for after in columns)):
+        table.add_column("method", no_wrap=True)
+        for heading in ("outer step", *(f"{after} steps" for after in columns)):
             table.add_column(heading)
         for name, result in results.items():
             table.add_row(name, *_result_row(result))
