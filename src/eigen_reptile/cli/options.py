@@ -85,7 +85,7 @@ class QuickstartOptions:
 
     out: Path = Path("runs/quickstart")
     """Folder for the runs and the report."""
-    steps: int = 6000
+    steps: int = 4000
     """Outer iterations of each method, the paper has 30,000."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
