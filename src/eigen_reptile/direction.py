@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 Length = Literal["net", "path"]
 
@@ -84,13 +85,13 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
 
 
 def _chunks(W: Tensor) -> Iterator[Tensor]:
-    """Columns of W, a chunk at a time, relative to the first row.
+    """Columns of all rows but the first, a chunk at a time, relative to the first row.
 
     The differences are exact for points that lie close together, however far from zero they are.
     """
     for chunk in W.split(CHUNK, dim=-1):
         chunk = chunk.to(torch.promote_types(W.dtype, torch.float32))
-        yield chunk - chunk[..., :1, :]
+        yield chunk[..., 1:, :] - chunk[..., :1, :]
 
 
 def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
@@ -104,11 +105,12 @@ def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
 
 def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]:
     """Gram matrix of the rows of W minus their mean, over scale squared, summed over chunks in float64."""
-    rows = W.shape[-2]
-    gram = W.new_zeros((*W.shape[:-2], rows, rows), dtype=torch.float64)
+    others = W.shape[-2] - 1
+    gram = W.new_zeros((*W.shape[:-2], others, others), dtype=torch.float64)
     for chunk in _chunks(W):
         scaled = chunk / scale[..., None, None]
         gram = gram + (scaled @ scaled.mT).double()
+    gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
     gram = gram - gram.mean(-1, keepdim=True)
     return gram - gram.mean(-2, keepdim=True)
@@ -119,7 +121,7 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
         # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
-        part.copy_((weights.to(chunk.dtype)[..., None] * chunk).sum(-2) / scale[..., None])
+        part.copy_((weights.to(chunk.dtype)[..., 1:, None] * chunk).sum(-2) / scale[..., None])
     return vector
 
 
