@@ -102,7 +102,6 @@ class RunDir:
         """Create the folder, or continue in it if it belongs to the same config."""
         try:
             path.mkdir(parents=True, exist_ok=True)
-            (path / "checkpoints").mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=path):
                 pass
         except OSError as error:
@@ -123,14 +122,14 @@ class RunDir:
     def _claim(self, config: Mapping[str, Any]) -> None:
         file = self.path / "config.json"
         if not file.exists():
-            others = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
-            if others != ["checkpoints"] or any(self._checkpoints.iterdir()):
+            if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
                 raise FolderError(f"{self.path} is not empty, but no run of ours: choose another folder")
             write_json(file, config)
         elif different := differences(config, read_json(file)):
             raise FolderError(
                 f"{self.path} belongs to another experiment: " + "; ".join(different) + ". Choose another folder."
             )
+        self._checkpoints.mkdir(exist_ok=True)
 
     def close(self) -> None:
         if self._events is not None:

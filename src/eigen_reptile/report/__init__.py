@@ -83,7 +83,7 @@ def _sections(cells: list[Cell], drawings: Path) -> list[Section]:
                 figure=drawings / "curves.png",
             )
         )
-    if any(len(cell.experiment.meta.lr) > 1 for cell in cells):
+    if converged and any(len(cell.experiment.meta.lr) > 1 for cell in cells):
         figures.step_sizes(cells, drawings / "step-sizes.png")
         sections.append(
             Section(

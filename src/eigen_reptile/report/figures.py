@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import stats
@@ -25,12 +26,8 @@ def loss_of_directions(cells: Sequence[Cell], path: Path) -> None:
         label = f"{cell.name} (outer step {cell.result['choice']['lr']:g})"
         axes.plot(steps, mean, color=f"C{number}", linestyle=STYLES[number % len(STYLES)], label=label)
         axes.fill_between(steps, np.maximum(mean - half, 1e-3), mean + half, color=f"C{number}", alpha=0.2, lw=0)
-    axes.set_yscale("log")
-    axes.set_xlabel("outer iteration")
-    axes.set_ylabel("squared error after the last inner step")
     axes.set_title("Validation error of each update direction: mean and 95 % interval over seeds")
-    axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize="small")
+    _label_errors(axes, "outer iteration", "squared error after the last inner step")
     _save(figure, path)
 
 
@@ -59,7 +56,10 @@ def fitted_curves(cells: Sequence[Cell], path: Path) -> None:
 
 
 def step_sizes(cells: Sequence[Cell], path: Path) -> None:
-    """Final validation error against the outer step size; a step size with which a seed diverged has no point."""
+    """Final validation error against the outer step size; a step size with which a seed diverged has no point.
+
+    What lies far above the error before training is cut off: how bad a failure is says nothing.
+    """
     figure = _figure(8.0, 5.0)
     axes = figure.subplots()
     for number, cell in enumerate(cells):
@@ -76,13 +76,19 @@ def step_sizes(cells: Sequence[Cell], path: Path) -> None:
             label=cell.name,
         )
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel("outer step size")
-    axes.set_ylabel("validation error after training")
     axes.set_title("The same grid of outer step sizes for every direction")
+    _label_errors(axes, "outer step size", "validation error after training")
+    axes.set_ylim(top=10 * max(cell.learning_curve()[1][0].mean() for cell in cells if cell.converged))
+    _save(figure, path)
+
+
+def _label_errors(axes: Axes, x: str, y: str) -> None:
+    """Errors on a logarithmic scale, with a grid to read them by."""
+    axes.set_yscale("log")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
-    _save(figure, path)
 
 
 def _half_width(errors: np.ndarray) -> np.ndarray:
