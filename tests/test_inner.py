@@ -1,4 +1,4 @@
-"""The batched inner loop against a plain loop over tasks and steps, in float64."""
+"""The inner loop, batched and not, against a plain loop over tasks and steps, in float64."""
 
 import copy
 
@@ -12,15 +12,18 @@ from eigen_reptile.tasks import Batches
 
 S, B, M, STEPS, SIZE = 2, 3, 7, 4, 5
 
+both_ways = pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
+both_optimizers = pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+
 
 def small_net() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 1)).double()
 
 
-def problem(seed: int = 0) -> tuple[Learner, Tensor, Tensor, Tensor, Batches]:
+def problem(batched: bool) -> tuple[Learner, Tensor, Tensor, Tensor, Batches]:
     """A learner, starts (S, B, d), inputs, targets, and batches with uneven weights."""
-    generator = torch.Generator().manual_seed(seed)
-    learner = Learner(small_net, squared_error)
+    generator = torch.Generator().manual_seed(0)
+    learner = Learner(small_net, squared_error, batched)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -68,10 +71,11 @@ def plain_trajectory(
     return torch.stack(rows), square
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@both_ways
+@both_optimizers
 @pytest.mark.parametrize("steps_before", [0, 3])
-def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int) -> None:
-    learner, theta, x, _, batches = problem()
+def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int, batched: bool) -> None:
+    learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     memory = InnerState(torch.rand_like(theta), torch.full((S, B), float(steps_before), dtype=torch.float64))
     W, after = trajectory(learner, theta, memory, x, batches, config)
@@ -86,8 +90,9 @@ def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int) -
     assert (after.steps == steps_before + (STEPS if optimizer == "adam" else 0)).all()
 
 
-def test_sgd_is_torchs_sgd() -> None:
-    learner, theta, x, y, batches = problem()
+@both_ways
+def test_sgd_is_torchs_sgd(batched: bool) -> None:
+    learner, theta, x, y, batches = problem(batched)
     batches = batches._replace(weight=torch.ones_like(batches.weight))
     end, _ = adapt(learner, theta, InnerState.empty(theta), x, batches, InnerConfig(lr=0.1))
     module = loaded(theta[1, 2])
@@ -99,9 +104,10 @@ def test_sgd_is_torchs_sgd() -> None:
     torch.testing.assert_close(end[1, 2], flat(module), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_adapt_ends_where_the_trajectory_ends_and_changes_nothing(optimizer: str) -> None:
-    learner, theta, x, _, batches = problem()
+@both_ways
+@both_optimizers
+def test_adapt_ends_where_the_trajectory_ends_and_changes_nothing(optimizer: str, batched: bool) -> None:
+    learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     memory = InnerState.empty(theta)
     before = copy.deepcopy((theta, memory, x, batches))
@@ -113,9 +119,10 @@ def test_adapt_ends_where_the_trajectory_ends_and_changes_nothing(optimizer: str
     torch.testing.assert_close((theta, memory, x, batches), before, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_the_loop_can_be_differentiated(optimizer: str) -> None:
-    learner, theta, x, _, batches = problem()
+@both_ways
+@both_optimizers
+def test_the_loop_can_be_differentiated(optimizer: str, batched: bool) -> None:
+    learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     two = Batches(*(part[:1, :1, :2] for part in batches))
     # A memory that is not empty: where it is, Adam's first step is a sign, whose derivative is no use.
@@ -128,8 +135,9 @@ def test_the_loop_can_be_differentiated(optimizer: str) -> None:
     assert torch.autograd.gradcheck(end, (start,), eps=1e-6, atol=1e-6)
 
 
-def test_adams_derivative_is_finite_where_a_gradient_is_zero() -> None:
-    learner, theta, x, _, batches = problem()
+@both_ways
+def test_adams_derivative_is_finite_where_a_gradient_is_zero(batched: bool) -> None:
+    learner, theta, x, _, batches = problem(batched)
     start = theta.clone().requires_grad_()
     nothing = batches._replace(weight=torch.zeros_like(batches.weight))
     end, _ = adapt(learner, start, InnerState.empty(theta), x, nothing, InnerConfig(optimizer="adam"))
@@ -139,8 +147,9 @@ def test_adams_derivative_is_finite_where_a_gradient_is_zero() -> None:
     assert start.grad.isfinite().all()
 
 
-def test_tasks_do_not_touch_each_other() -> None:
-    learner, theta, x, _, batches = problem()
+@both_ways
+def test_tasks_do_not_touch_each_other(batched: bool) -> None:
+    learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05)
     W, _ = trajectory(learner, theta, InnerState.empty(theta), x, batches, config)
     spoilt = x.clone()

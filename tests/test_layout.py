@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"direction", "streams", "runs"},
+    {"direction", "progress", "streams", "runs"},
     {"data", "learner"},
     {"tasks"},
     {"inner"},

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.data import Bank, Samples
-from eigen_reptile.experiment import build_learner
+from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
 from eigen_reptile.inner import InnerState
-from eigen_reptile.learner import Learner, Mlp, squared_error
+from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, MetaUpdate, Method, Reptile
 from eigen_reptile.methods.method import TrajectoryMethod
+from eigen_reptile.progress import Announce, silent
+from eigen_reptile.stage import prepare
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.train import TrainState, iterate, training_data
 
@@ -31,12 +32,11 @@ def first_update(
     method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)
 ) -> MetaUpdate:
     """The update of a fresh network on a meta-batch of four tasks, taken in the order asked for."""
-    exp = Experiment(method=method, meta=MetaConfig(batch=4), seeds=seeds)
-    learner = build_learner(exp)
-    state = TrainState.fresh(learner, list(seeds))
-    tasks, batches = training_data(exp, exp.data, 0)
+    stage = prepare(Experiment(method=method, meta=MetaConfig(batch=4), seeds=seeds), silent, "cpu")
+    state = TrainState.fresh(stage)
+    tasks, batches = training_data(stage, 0)
     tasks, batches = Tasks(*(part[:, change] for part in tasks)), Batches(*(part[:, change] for part in batches))
-    return method.meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
+    return method.meta_update(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
 
 
 @every_method
@@ -78,29 +78,42 @@ def test_no_movement_is_no_update(method: Method) -> None:
     assert torch.equal(direction, torch.zeros(1, 5))
 
 
-@dataclass(frozen=True)
-class Lines(Bank):
-    """Tasks that are almost the same line, which a good start therefore knows beforehand."""
+class LineBank(Bank):
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (1,)
 
-    features = 1
-    targets = 1
+    def fitted(self, task: TaskShape) -> TaskShape:
+        return task
 
-    def draw(self, count: int, shots: int, rngs: Sequence[np.random.Generator]) -> Samples:
-        x = np.stack([rng.uniform(-1, 1, (count, shots, 1)) for rng in rngs]).astype(np.float32)
+    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        x = np.stack([rng.uniform(-1, 1, (count, task.shots, 1)) for rng in rngs]).astype(np.float32)
         offset = np.stack([rng.normal(0, 0.1, (count, 1, 1)) for rng in rngs]).astype(np.float32)
         return Samples(x, 2 * x + 1 + offset, x, 2 * x + 1 + offset)
 
 
+@dataclass(frozen=True)
+class Lines(Dataset):
+    """Tasks that are almost the same line, which a good start therefore knows beforehand."""
+
+    @property
+    def classifies(self) -> bool:
+        return False
+
+    def load(self, announce: Announce) -> Banks:
+        return Banks(*[LineBank()] * 3)
+
+
 def gain_on_lines(method: Method, lr: float) -> float:
     """Error on the common line after 40 iterations, over the error before, without any inner step."""
-    exp = Experiment(method=method, meta=MetaConfig(steps=40, batch=4, lr=(lr,), final_lr=lr), seeds=(0, 1, 2))
-    learner = Learner(lambda: Mlp((4,)).build(1, 1), squared_error)
-    state = fresh = TrainState.fresh(learner, [0, 1, 2])
-    for _ in range(exp.meta.steps):
-        state, _ = iterate(exp, learner, Lines(), method.meta_update, state)
+    meta = MetaConfig(steps=40, batch=4, lr=(lr,), final_lr=lr)
+    stage = prepare(Experiment(method, Lines(), Mlp((4,)), meta=meta, seeds=(0, 1, 2)), silent, "cpu")
+    state = fresh = TrainState.fresh(stage)
+    for _ in range(meta.steps):
+        state, _ = iterate(stage, method.meta_update, state)
     x = torch.linspace(-1, 1, 20)[None, None, :, None].expand(3, 1, -1, -1)
     before, after = (
-        (learner.outputs(at.theta[:, None], x) - (2 * x + 1)).square().mean().item() for at in (fresh, state)
+        (stage.learner.outputs(at.theta[:, None], x) - (2 * x + 1)).square().mean().item() for at in (fresh, state)
     )
     return after / before
 
@@ -192,9 +205,9 @@ def test_the_averages_are_what_they_say() -> None:
 def test_adams_memory_is_carried_or_not(carry: str) -> None:
     exp = Experiment(method=Reptile(), meta=MetaConfig(batch=2))
     inner = replace(exp.inner, optimizer="adam", lr=1e-3, carry=carry)  # type: ignore[arg-type]
-    learner = build_learner(exp)
-    state = TrainState.fresh(learner, [0])
-    tasks, batches = training_data(exp, exp.data, 0)
+    stage = prepare(exp, silent, "cpu")
+    learner, state = stage.learner, TrainState.fresh(stage)
+    tasks, batches = training_data(stage, 0)
     memory = InnerState(torch.full_like(state.theta, 1e4), torch.tensor([100.0]))
     update = exp.method.meta_update(learner, state.theta, memory, tasks, batches, inner)
     from_empty = exp.method.meta_update(learner, state.theta, state.memory, tasks, batches, inner)

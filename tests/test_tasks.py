@@ -4,13 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from eigen_reptile.data import Sine
+from eigen_reptile.data import Sine, TaskShape
+from eigen_reptile.progress import silent
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import draw_batches, sample_tasks
+
+SINE = Sine().load(silent).train
 
 
 def rngs(seeds: range, step: int = 0) -> list[np.random.Generator]:
     return [stream(seed, "tasks", step) for seed in seeds]
+
+
+def shots(count: int) -> TaskShape:
+    return TaskShape(way=1, shots=count, queries=1)
 
 
 def test_an_address_always_draws_the_same_and_no_other_does() -> None:
@@ -22,7 +29,7 @@ def test_an_address_always_draws_the_same_and_no_other_does() -> None:
 
 
 def test_sine_tasks_are_sine_curves_over_the_interval() -> None:
-    tasks = sample_tasks(Sine(), 50, 400, rngs(range(2)))
+    tasks = sample_tasks(SINE, shots(50), 400, rngs(range(2)))
     x, y = tasks.query_x[..., 0].double(), tasks.query_y[..., 0].double()
     assert x.min() == -5.0
     assert x.max() == 5.0
@@ -40,10 +47,10 @@ def test_sine_tasks_are_sine_curves_over_the_interval() -> None:
 
 
 def test_training_support_is_the_grid_and_few_shots_come_from_it() -> None:
-    whole = sample_tasks(Sine(), 50, 3, rngs(range(1)))
+    whole = sample_tasks(SINE, shots(50), 3, rngs(range(1)))
     assert torch.equal(whole.x, whole.query_x)
     assert torch.equal(whole.y, whole.query_y)
-    few = sample_tasks(Sine(), 10, 3, rngs(range(1)))
+    few = sample_tasks(SINE, shots(10), 3, rngs(range(1)))
     for task in range(3):
         grid = dict(zip(few.query_x[0, task, :, 0].tolist(), few.query_y[0, task, :, 0].tolist(), strict=True))
         assert all(
@@ -52,15 +59,15 @@ def test_training_support_is_the_grid_and_few_shots_come_from_it() -> None:
 
 
 def test_a_lane_draws_what_it_would_draw_alone() -> None:
-    together = sample_tasks(Sine(), 10, 2, rngs(range(3)))
-    alone = sample_tasks(Sine(), 10, 2, rngs(range(1, 2)))
+    together = sample_tasks(SINE, shots(10), 2, rngs(range(3)))
+    alone = sample_tasks(SINE, shots(10), 2, rngs(range(1, 2)))
     for part, own in zip(together, alone, strict=True):
         assert torch.equal(part[1], own[0])
 
 
-@pytest.mark.parametrize(("shots", "steps", "size"), [(50, 5, 10), (10, 32, 10), (7, 4, 5), (3, 2, 8)])
-def test_batches_are_shuffled_passes_over_the_support(shots: int, steps: int, size: int) -> None:
-    tasks = sample_tasks(Sine(), shots, 4, rngs(range(2)))
+@pytest.mark.parametrize(("m", "steps", "size"), [(50, 5, 10), (10, 32, 10), (7, 4, 5), (3, 2, 8)])
+def test_batches_are_shuffled_passes_over_the_support(m: int, steps: int, size: int) -> None:
+    tasks = sample_tasks(SINE, shots(m), 4, rngs(range(2)))
     batches = draw_batches(tasks, steps, size, [stream(seed, "batches") for seed in range(2)])
     assert batches.chosen.shape == (2, 4, steps, size)
     assert (batches.weight == 1).all()
@@ -68,7 +75,7 @@ def test_batches_are_shuffled_passes_over_the_support(shots: int, steps: int, si
         for task in range(4):
             order = batches.chosen[lane, task].flatten()
             assert torch.equal(batches.y[lane, task].flatten(0, 1), tasks.y[lane, task, order])
-            for start in range(0, len(order), shots):
-                whole_pass = order[start : start + shots].tolist()
+            for start in range(0, len(order), m):
+                whole_pass = order[start : start + m].tolist()
                 assert len(set(whole_pass)) == len(whole_pass)
     assert not torch.equal(batches.chosen[0, 0], batches.chosen[0, 1])

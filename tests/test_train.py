@@ -13,20 +13,22 @@ from torch import Tensor
 
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import build_learner, choose, run_experiment
+from eigen_reptile.experiment import choose, run_experiment
 from eigen_reptile.methods import METHODS, MetaUpdate
+from eigen_reptile.progress import silent
 from eigen_reptile.runs import RunError
+from eigen_reptile.stage import prepare
 from eigen_reptile.train import TrainState, training_data
 
 SMALL = Experiment(
     meta=MetaConfig(steps=12, lr=(0.5,)),
-    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=6, shots=3, after=(0, 2), pictures=(1,)),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=6, shots=(3,), after=(0, 2), pictures=(1,)),
     compile="off",
 )
 
 
 def final_theta(exp: Experiment, folder: Path) -> Tensor:
-    run_experiment(exp, folder, lambda step, metrics: None)
+    run_experiment(exp, folder)
     return safetensors.torch.load_file(folder / "checkpoints" / f"step-{exp.meta.steps:09d}.safetensors")["theta"]
 
 
@@ -40,7 +42,7 @@ def test_lanes_train_side_by_side_as_they_would_alone(tmp_path: Path) -> None:
 
 def test_a_diverging_lane_is_recorded_and_disturbs_no_other(tmp_path: Path) -> None:
     wild = replace(SMALL, meta=replace(SMALL.meta, lr=(0.5, 1e12)), seeds=(1, 2))
-    result = run_experiment(wild, tmp_path / "wild", lambda step, metrics: None)
+    result = run_experiment(wild, tmp_path / "wild")
     assert [lane["diverged_at"] is None for lane in result["lanes"]] == [True, True, False, False]
     assert all(1 <= lane["diverged_at"] <= 12 for lane in result["lanes"][2:])
     assert result["choice"]["lr"] == 0.5
@@ -53,13 +55,13 @@ def test_a_diverging_lane_is_recorded_and_disturbs_no_other(tmp_path: Path) -> N
 def test_if_all_lanes_diverge_training_stops_and_says_so(tmp_path: Path) -> None:
     wild = replace(SMALL, meta=replace(SMALL.meta, steps=1000, lr=(1e12,)))
     steps: list[int] = []
-    result = run_experiment(wild, tmp_path, lambda step, metrics: steps.append(step))
+    result = run_experiment(wild, tmp_path, lambda name, total: lambda done, numbers: steps.append(done))
     assert result["test"] is result["choice"] is None
     assert max(steps) == result["lanes"][0]["diverged_at"] < 100
 
 
 def test_a_diverged_lane_stays_where_it_was() -> None:
-    state = TrainState.fresh(build_learner(SMALL), [0, 1])
+    state = TrainState.fresh(prepare(replace(SMALL, seeds=(0, 1)), silent, "cpu"))
     direction = torch.ones_like(state.theta)
     direction[1, 5] = float("nan")
     after = state.advance(MetaUpdate(direction, state.memory, {}), torch.tensor([0.5, 0.5]))
@@ -72,7 +74,7 @@ def test_a_diverged_lane_stays_where_it_was() -> None:
 
 
 def test_a_checkpoint_of_something_else_is_refused() -> None:
-    state = TrainState.fresh(build_learner(SMALL), [0, 1])
+    state = TrainState.fresh(prepare(replace(SMALL, seeds=(0, 1)), silent, "cpu"))
     assert torch.equal(state.restored(7, state.tensors()).theta, state.theta)
     for wrong in (state.tensors() | {"theta": state.theta[:1]}, {"theta": state.theta}):
         with pytest.raises(RunError, match="step 7 does not belong"):
@@ -82,7 +84,7 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
 def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:
     one = replace(SMALL, method=METHODS["reptile"], seeds=(4,))
     many = replace(SMALL, method=METHODS["eigen-reptile"], meta=replace(SMALL.meta, lr=(0.1, 0.2)), seeds=(3, 4))
-    few, many_lanes = training_data(one, one.data, 7), training_data(many, many.data, 7)
+    few, many_lanes = (training_data(prepare(exp, silent, "cpu"), 7) for exp in (one, many))
     for part, whole in zip((*few[0], *few[1]), (*many_lanes[0], *many_lanes[1]), strict=True):
         assert torch.equal(part[0], whole[1])
         assert torch.equal(part[0], whole[3])
@@ -101,13 +103,13 @@ def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:
     ],
 )
 def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, bracket: str) -> None:
-    choice = choose(errors)
+    choice = choose(errors, higher_is_better=False)
     assert choice is not None
     assert (choice["lr"], choice["bracket"]) == (lr, bracket)
 
 
 def test_no_choice_if_all_diverge() -> None:
-    assert choose({0.1: None, 0.2: None}) is None
+    assert choose({0.1: None, 0.2: None}, higher_is_better=False) is None
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")

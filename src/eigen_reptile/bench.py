@@ -11,11 +11,13 @@ import torch
 from torch import nn
 
 from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.experiment import build_learner, environment
+from eigen_reptile.experiment import environment
 from eigen_reptile.methods import METHODS
+from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import write_json
+from eigen_reptile.stage import found_device, prepare
 from eigen_reptile.tasks import Batches, Tasks
-from eigen_reptile.train import Progress, TrainState, iterate, keep_freed_memory, maybe_compiled, training_data
+from eigen_reptile.train import TrainState, iterate, maybe_compiled, settle_machine, training_data
 
 SECONDS_PER_TURN = 0.7
 
@@ -42,9 +44,9 @@ def plain_reptile(module: nn.Module, tasks: Tasks, batches: Batches, inner_lr: f
             parameter.add_(total, alpha=outer_lr / count)
 
 
-def sine(repeats: int, progress: Progress) -> dict[str, Any]:
+def sine(repeats: int, report: Report) -> dict[str, Any]:
     """Outer iterations per second on the sine wave: 5 tasks an iteration, and 25 seeds side by side."""
-    keep_freed_memory()
+    settle_machine()
     many_tasks = MetaConfig(batch=5, steps=1_000_000, lr=(0.1,))
     many_seeds = MetaConfig(batch=1, steps=1_000_000, lr=(0.1,))
     groups: list[tuple[str, int, dict[str, Contender]]] = []
@@ -67,13 +69,13 @@ def sine(repeats: int, progress: Progress) -> dict[str, Any]:
             for name, contender in contenders.items():
                 lanes = 1 if name.startswith("plain") else seeds
                 speeds[title, name].append(lanes * _per_second(contender, SECONDS_PER_TURN))
-        progress(turn + 1, {})
+        report(turn + 1, {})
     return {
         "title": "sine wave: seed-iterations per second, medians of interleaved turns",
         "columns": ["per second", "slowest", "fastest", "times plain", "times Reptile's cost"],
         "rows": [row for title, _, contenders in groups for row in _rows(title, list(contenders), speeds)],
         "repeats": repeats,
-        "environment": environment(),
+        "environment": environment(found_device("auto")),
     }
 
 
@@ -104,10 +106,11 @@ def _per_second(contender: Contender, seconds: float) -> float:
 
 def _plain(meta: MetaConfig) -> Contender:
     """The plain loop on tasks drawn beforehand: it is not charged for sampling."""
-    exp = Experiment(meta=meta)
+    stage = prepare(Experiment(meta=meta), silent)
+    exp = stage.exp
     torch.manual_seed(0)
-    module = exp.model.build(exp.data.features, exp.data.targets)
-    drawn = [training_data(exp, exp.data, step) for step in range(20)]
+    module = exp.model.build(stage.banks.train.shape, exp.task.way).to(stage.device)
+    drawn = [training_data(stage, step) for step in range(20)]
     turn = 0
 
     def contender() -> None:
@@ -120,13 +123,13 @@ def _plain(meta: MetaConfig) -> Contender:
 
 def _library(exp: Experiment) -> Contender:
     """A whole iteration as `train` does it, sampling included."""
-    learner = build_learner(exp)
+    stage = prepare(exp, silent)
     meta_update = maybe_compiled(exp)
-    state = TrainState.fresh(learner, [lane.seed for lane in exp.lanes])
+    state = TrainState.fresh(stage)
 
     @torch.no_grad()
     def contender() -> None:
         nonlocal state
-        state, _ = iterate(exp, learner, exp.data, meta_update, state)
+        state, _ = iterate(stage, meta_update, state)
 
     return contender

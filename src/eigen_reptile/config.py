@@ -8,10 +8,10 @@ from typing import Any, Literal, cast
 import cattrs
 from cattrs.strategies import configure_tagged_union, include_subclasses
 
-from eigen_reptile.data import Sine
+from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Mlp
+from eigen_reptile.learner import Conv4, Mlp, Model
 from eigen_reptile.methods import EigenReptile, Method
 from eigen_reptile.tasks import TaskConfig
 
@@ -28,11 +28,17 @@ class MetaConfig:
     """Outer step size (beta) at the start. Several are trained side by side, and validation chooses among them."""
     final_lr: float = 0.0
     """Outer step size after the last iteration; in between it falls along a straight line."""
+    keep: Literal["last", "best"] = "last"
+    """Which initialisation is tested: the last one, or the one that did best on the monitored validation tasks."""
+    patience: int = 0
+    """Stop after this many points of the learning curve without a new best in any lane; 0: never."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.patience < 0:
+            raise ValueError(f"patience must be at least 0, not {self.patience}")
         if not self.lr or not all(0 < lr < math.inf for lr in self.lr):
             raise ValueError(f"lr must hold one or more finite step sizes above 0, not {self.lr}")
         if len(set(self.lr)) < len(self.lr):
@@ -59,9 +65,9 @@ class Experiment:
 
     method: Method = EigenReptile()
     """The meta-learning method; its fields are its settings."""
-    data: Sine = Sine()
+    data: Dataset = Sine()
     """The data set."""
-    model: Mlp = Mlp()
+    model: Model = Mlp()
     """The network."""
     task: TaskConfig = TaskConfig()
     """What one training task holds."""
@@ -75,7 +81,7 @@ class Experiment:
     """Seeds, trained side by side. A seed settles the initial network, the tasks and the batches."""
     compile: Literal["auto", "on", "off"] = "auto"
     """torch.compile: needs a C++ compiler and about 20 s to start, then is many times faster on small networks.
-    With `auto` it is used from 3,000 iterations on, and done without where it does not work."""
+    With `auto` it is used for the MLP from 3,000 iterations on, and done without where it does not work."""
 
     def __post_init__(self) -> None:
         if not self.seeds or not all(0 <= seed < 2**63 for seed in self.seeds):
@@ -89,11 +95,43 @@ class Experiment:
         return tuple(Lane(lr, seed) for lr in self.meta.lr for seed in self.seeds)
 
 
-@cache
+def standard(data: Dataset, method: Method) -> Experiment:
+    """The settings to begin with on a data set: the paper's, but for pictures in a size that a laptop can do.
+
+    What differs from section 5.2 is the number of iterations (there 100,000), the inner rate (there 0.0005, which
+    suits long runs) and the number of tasks in the evaluation.
+    """
+    if not data.classifies:
+        return Experiment(method=method, data=data)
+    return Experiment(
+        method=method,
+        data=data,
+        model=Conv4(),
+        task=TaskConfig(way=5, shots=15),
+        inner=InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam"),
+        meta=MetaConfig(steps=3000, batch=5, keep="best"),
+        evaluation=EvalConfig(
+            tasks=200, monitor_tasks=100, every=500, shots=(1, 5), queries=15, after=(50,), batch=15, pictures=()
+        ),
+    )
+
+
 def _converter() -> cattrs.Converter:
+    return _converter_for(tuple(known for kind in (Method, Dataset, Model) for known in _subclasses(kind)))
+
+
+@cache
+def _converter_for(known: tuple[type, ...]) -> cattrs.Converter:
+    """A converter that knows these classes, among them those that a user has added since the last one was made."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    include_subclasses(Method, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
+    for kind in (Method, Dataset, Model):
+        include_subclasses(kind, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
     return converter
+
+
+def _subclasses(kind: type) -> list[type]:
+    children: list[type] = kind.__subclasses__()
+    return [found for child in children for found in (child, *_subclasses(child))]
 
 
 def to_json(experiment: Experiment) -> dict[str, Any]:

@@ -56,7 +56,8 @@ def main_direction_or_nan(
     A trajectory with NaN or infinity gets NaN in place of an answer and False in the mask that comes second.
     """
     scale = _largest_movement(W)
-    weights, share, travelled = _solve(_centred_gram(W, scale), scale, length, fix_sign)
+    gram = _centred_gram(W, scale)
+    weights, share, travelled = _solve(gram, scale.to(gram.device), length, fix_sign)
     return MainDirection(_combine_rows(W, weights, scale), share, travelled), scale.isfinite()
 
 
@@ -106,10 +107,12 @@ def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
 def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]:
     """Gram matrix of the rows of W minus their mean, over scale squared, summed over chunks in float64."""
     others = W.shape[-2] - 1
-    gram = W.new_zeros((*W.shape[:-2], others, others), dtype=torch.float64)
+    # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
+    place = torch.device("cpu") if W.device.type == "mps" else W.device
+    gram = torch.zeros((*W.shape[:-2], others, others), dtype=torch.float64, device=place)
     for chunk in _chunks(W):
         scaled = chunk / scale[..., None, None]
-        gram = gram + (scaled @ scaled.mT).double()
+        gram = gram + (scaled @ scaled.mT).to(place).double()
     gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
     gram = gram - gram.mean(-1, keepdim=True)
@@ -121,7 +124,7 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
         # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
-        part.copy_((weights.to(chunk.dtype)[..., 1:, None] * chunk).sum(-2) / scale[..., None])
+        part.copy_((weights.to(chunk)[..., 1:, None] * chunk).sum(-2) / scale[..., None])
     return vector
 
 

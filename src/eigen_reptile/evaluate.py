@@ -1,26 +1,29 @@
-"""How good an initialisation is: adapt it to held-out tasks and measure the error after so many steps."""
+"""How good an initialisation is: adapt it to held-out tasks and measure it there."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from math import prod
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import stats
 from torch import Tensor
 
-from eigen_reptile.data import Bank
+from eigen_reptile.data import Bank, TaskShape
 from eigen_reptile.inner import InnerConfig, InnerState, adapt
 from eigen_reptile.learner import Learner
+from eigen_reptile.progress import Report
 from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
-Split = Literal["validation", "test"]
+Mode = Literal["inductive", "transductive"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 
-LANE_TASKS_AT_ONCE = 2048
-"""Networks adapted in one batched computation: bounds the memory that evaluation needs."""
+BYTES_AT_ONCE = 2**28
+"""Bounds the memory that evaluation needs."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +33,30 @@ class EvalConfig:
     tasks: int = 200
     """Tasks on which a finished initialisation is judged: validation chooses, test reports."""
     monitor_tasks: int = 50
-    """Validation tasks used while training, for the learning curve."""
+    """Validation tasks used while training, for the learning curve and the best checkpoint."""
     every: int = 1000
     """Outer iterations between two points of the learning curve."""
-    shots: int = 10
-    """Support samples of a task (K)."""
+    shots: tuple[int, ...] = (10,)
+    """Support samples of each class (K). Each number is tested; validation uses the first."""
+    queries: int = 15
+    """Queries of each class; fewer where the classes are too small. A regression task asks about its whole grid."""
     after: tuple[int, ...] = (0, 8, 16, 24, 32)
-    """Inner steps, each on all shots, after which the error is measured; the last decides."""
+    """Inner steps after which the error is measured; the last decides, and only there accuracy is measured."""
+    batch: int = 15
+    """Samples in each of these steps' mini-batches; a smaller support is taken whole."""
+    test: bool = True
+    """Whether the test tasks are touched in the end; not while rates are still being chosen."""
     seed: int = 0
     """Seed of the lists of tasks."""
     pictures: tuple[int, ...] = (1, 10_000, 15_000, 20_000, 30_000)
-    """Outer iterations whose fitted curves on one fixed task are kept for the figure."""
+    """Outer iterations whose fitted curves on one fixed task are kept for the figure (regression only)."""
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "monitor_tasks", "every", "shots"):
+        for name in ("tasks", "monitor_tasks", "every", "queries", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.shots or any(shots < 1 for shots in self.shots) or len(set(self.shots)) < len(self.shots):
+            raise ValueError(f"shots must hold different numbers of at least 1, not {self.shots}")
         if not self.after or self.after[0] < 0 or any(a >= b for a, b in pairwise(self.after)):
             raise ValueError(f"after must hold rising numbers of steps from 0, not {self.after}")
         if not 0 <= self.seed < 2**63:
@@ -53,15 +64,32 @@ class EvalConfig:
         if any(step < 0 for step in self.pictures):
             raise ValueError(f"pictures must hold iterations from 0, not {self.pictures}")
 
+    def by_authors(self) -> "EvalConfig":
+        """The paper's authors' protocol: 10,000 tasks of one query a class, 50 steps of 5 or 15 samples."""
+        return replace(self, tasks=10_000, queries=1, after=(50,), batch=15)
 
-class EvalResult(NamedTuple):
-    """Squared errors of S initialisations on the same T tasks, after each of K numbers of steps."""
+    def by_field(self) -> "EvalConfig":
+        """The protocol usual in the field: 600 tasks of 15 queries a class."""
+        return replace(self, tasks=600, queries=15)
 
-    error: Float[np.ndarray, "S T K"]
+
+class Start(NamedTuple):
+    """What evaluation starts from: S initialisations, and how they are adapted."""
+
+    theta: Float[Tensor, "S d"]
+    memory: InnerState
+    inner: InnerConfig
+
+
+class Scores(NamedTuple):
+    """What S initialisations reach on the same T tasks, measured in K ways of which the last decides."""
+
+    columns: tuple[str, ...]
+    values: Float[np.ndarray, "S T K"]
 
     def of_lanes(self) -> Float[np.ndarray, "S K"]:
         """Each lane's mean over the tasks."""
-        mean: np.ndarray = self.error.mean(1)
+        mean: np.ndarray = self.values.mean(1)
         return mean
 
 
@@ -74,6 +102,13 @@ class Fit(NamedTuple):
     curves: Float[np.ndarray, "S K q"]
 
 
+class Example(NamedTuple):
+    """One task of pictures, and which class each initialisation gives to each query."""
+
+    task: Tasks
+    predicted: Int[np.ndarray, "S q"]
+
+
 def interval95(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """Mean, and half the width of its 95 % confidence interval (Student's t); infinite for a single value."""
     array = np.asarray(values, dtype=np.float64)
@@ -83,76 +118,112 @@ def interval95(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(array.mean()), t * float(array.std(ddof=1)) / float(np.sqrt(array.size))
 
 
+@torch.no_grad()
 def evaluate(
     learner: Learner,
     bank: Bank,
-    theta: Float[Tensor, "S d"],
-    memory: InnerState,
-    inner: InnerConfig,
+    start: Start,
     config: EvalConfig,
-    split: Split,
-    tasks: int | None = None,
-) -> EvalResult:
-    """The errors of each initialisation on the first `tasks` (default: all) tasks of the split's fixed list."""
-    count = tasks or config.tasks
-    drawn, batches = _task_list(bank, config, split, count)
-    at_once = max(1, LANE_TASKS_AT_ONCE // theta.shape[0])
-    parts = []
-    for start in range(0, count, at_once):
-        some = slice(start, start + at_once)
-        part = Tasks(*(tensor[:, some] for tensor in drawn))
-        part_batches = Batches(*(tensor[:, some] for tensor in batches))
-        predictions = _predictions(learner, theta, memory, part, part_batches, inner, config)
-        parts.append((predictions - part.query_y[:, :, None]).square().mean((-1, -2)))
-    return EvalResult(torch.cat(parts, dim=1).double().numpy())
+    purpose: Purpose,
+    task: TaskShape,
+    count: int,
+    modes: Sequence[Mode],
+    report: Report,
+) -> Scores:
+    """Scores on the first `count` tasks of a fixed list.
 
-
-def fit_one(
-    learner: Learner,
-    bank: Bank,
-    theta: Float[Tensor, "S d"],
-    memory: InnerState,
-    inner: InnerConfig,
-    config: EvalConfig,
-) -> Fit:
-    """The curves that each initialisation fits to one fixed task, for the figure."""
-    task, batches = _task_list(bank, config, "picture", 1)
-    curves = _predictions(learner, theta, memory, task, batches, inner, config)
-    return Fit(
-        x=task.query_x[0, 0, :, 0].numpy(),
-        truth=task.query_y[0, 0, :, 0].numpy(),
-        support=torch.stack([task.x[0, 0, :, 0], task.y[0, 0, :, 0]]).numpy(),
-        curves=curves[:, 0, :, :, 0].numpy(),
-    )
-
-
-def _task_list(bank: Bank, config: EvalConfig, purpose: Purpose, count: int) -> tuple[Tasks, Batches]:
-    """Each task from an address of its own, so that a longer list begins with the shorter one."""
-    rngs = [stream(config.seed, purpose, number) for number in range(count)]
-    tasks = sample_tasks(bank, config.shots, 1, rngs)
-    batches = draw_batches(tasks, config.after[-1], config.shots, rngs)
-    return Tasks(*(part.transpose(0, 1) for part in tasks)), Batches(*(part.transpose(0, 1) for part in batches))
+    In each of the modes, the share of right answers after the last of the numbers of steps; without modes, the
+    squared error after each of the numbers of steps.
+    """
+    parts: list[np.ndarray] = []
+    for tasks, batches in _task_list(bank, start, config, purpose, task, count):
+        if modes:
+            point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
+            said = [_ANSWERS[mode](learner, point, tasks) for mode in modes]
+            right = torch.stack([answer.argmax(-1) == tasks.query_y for answer in said], dim=2)
+            values = right.float().mean(-1)
+        else:
+            predictions = _predictions(learner, start, tasks, batches, config)
+            values = (predictions - tasks.query_y[:, :, None]).square().mean((-1, -2))
+        parts.append(values.cpu().double().numpy())
+        report(sum(part.shape[1] for part in parts), {})
+    columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.after)
+    return Scores(columns, np.concatenate(parts, axis=1))
 
 
 @torch.no_grad()
+def fit_one(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Fit:
+    """The curves that each initialisation fits to one fixed task, for the figure."""
+    tasks, batches = next(_task_list(bank, start, config, "picture", task, 1))
+    curves = _predictions(learner, start, tasks, batches, config)
+    return Fit(
+        x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
+        truth=tasks.query_y[0, 0, :, 0].cpu().numpy(),
+        support=torch.stack([tasks.x[0, 0, :, 0], tasks.y[0, 0, :, 0]]).cpu().numpy(),
+        curves=curves[:, 0, :, :, 0].cpu().numpy(),
+    )
+
+
+@torch.no_grad()
+def example(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Example:
+    """One fixed task with the predictions of each initialisation, to be looked at."""
+    tasks, batches = next(_task_list(bank, start, config, "picture", task, 1))
+    point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
+    predicted = _transductive(learner, point, tasks).argmax(-1)[:, 0]
+    return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
+
+
+def _task_list(
+    bank: Bank, start: Start, config: EvalConfig, purpose: Purpose, task: TaskShape, count: int
+) -> Iterator[tuple[Tasks, Batches]]:
+    """The first tasks of a fixed list for all lanes, in parts that the memory holds.
+
+    Each task has an address of its own, so that a longer list begins with the shorter one.
+    """
+    S, d = start.theta.shape
+    inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
+    at_once = max(1, BYTES_AT_ONCE // (4 * S * (inputs + 4 * d)))
+    for first in range(0, count, at_once):
+        rngs = [stream(config.seed, purpose, number) for number in range(first, min(first + at_once, count))]
+        tasks = sample_tasks(bank, task, 1, rngs, start.theta.device)
+        batches = draw_batches(tasks, config.after[-1], min(config.batch, tasks.x.shape[2]), rngs)
+        lanes = [
+            [part.transpose(0, 1).expand(S, *part.shape[:1], *part.shape[2:]) for part in parts]
+            for parts in (tasks, batches)
+        ]
+        yield Tasks(*lanes[0]), Batches(*lanes[1])
+
+
+def _adapted(
+    learner: Learner, start: Start, tasks: Tasks, batches: Batches, after: Sequence[int]
+) -> Iterator[Float[Tensor, "S T d"]]:
+    """Each initialisation adapted to each task, after each of the numbers of steps."""
+    T = tasks.x.shape[1]
+    state = (start.memory if start.inner.carry == "shared" else InnerState.empty(start.theta)).for_tasks(T)
+    point = start.theta[:, None].expand(-1, T, -1)
+    for done, wanted in pairwise((0, *after)):
+        steps = Batches(*(part[:, :, done:wanted] for part in batches))
+        point, state = adapt(learner, point, state, tasks.x, steps, start.inner)
+        yield point
+
+
 def _predictions(
-    learner: Learner,
-    theta: Float[Tensor, "S d"],
-    memory: InnerState,
-    tasks: Tasks,
-    batches: Batches,
-    inner: InnerConfig,
-    config: EvalConfig,
+    learner: Learner, start: Start, tasks: Tasks, batches: Batches, config: EvalConfig
 ) -> Float[Tensor, "S T K q out"]:
-    """What each adapted network says about the queries of each task, after each number of steps."""
-    S, T = theta.shape[0], tasks.x.shape[1]
-    x, _, query_x, _ = (part.expand(S, *part.shape[1:]) for part in tasks)
-    every_lane = Batches(*(part.expand(S, *part.shape[1:]) for part in batches))
-    state = (memory if inner.carry == "shared" else InnerState.empty(theta)).for_tasks(T)
-    point = theta[:, None].expand(-1, T, -1)
-    answers = []
-    for done, wanted in pairwise((0, *config.after)):
-        steps = Batches(*(part[:, :, done:wanted] for part in every_lane))
-        point, state = adapt(learner, point, state, x, steps, inner)
-        answers.append(learner.outputs(point, query_x))
-    return torch.stack(answers, dim=2)
+    """What each network says about the queries, after each of the numbers of steps."""
+    points = _adapted(learner, start, tasks, batches, config.after)
+    return torch.stack([learner.outputs(point, tasks.query_x) for point in points], dim=2)
+
+
+def _transductive(learner: Learner, point: Float[Tensor, "S T d"], tasks: Tasks) -> Float[Tensor, "S T q way"]:
+    """All queries of a task in one batch, whose statistics batch-norm then uses."""
+    return learner.outputs(point, tasks.query_x)
+
+
+def _inductive(learner: Learner, point: Float[Tensor, "S T d"], tasks: Tasks) -> Float[Tensor, "S T q way"]:
+    """Each query in a batch with the support, so that no query helps another."""
+    queries = tasks.query_x.unsqueeze(3).unbind(2)
+    return torch.stack([learner.outputs(point, torch.cat([tasks.x, one], dim=2))[:, :, -1] for one in queries], dim=2)
+
+
+_ANSWERS = {"inductive": _inductive, "transductive": _transductive}

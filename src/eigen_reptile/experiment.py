@@ -15,39 +15,48 @@ import numpy as np
 import torch
 
 from eigen_reptile.config import Experiment, to_json
-from eigen_reptile.evaluate import EvalResult, evaluate, interval95
+from eigen_reptile.evaluate import Scores, Start, example, interval95
 from eigen_reptile.inner import InnerState
-from eigen_reptile.learner import Learner, squared_error
-from eigen_reptile.runs import RunDir, RunError
-from eigen_reptile.train import Progress, TrainState, train
+from eigen_reptile.progress import Announce, silent
+from eigen_reptile.runs import RunDir, RunError, read_tensors
+from eigen_reptile.stage import Device, Stage, prepare, test, validate
+from eigen_reptile.train import TrainState, train
 
-RESULT_FORMAT = 1
-
-
-def build_learner(exp: Experiment) -> Learner:
-    """The experiment's network as a function of theta."""
-    return Learner(lambda: exp.model.build(exp.data.features, exp.data.targets), squared_error)
+RESULT_FORMAT = 2
+EXAMPLES = "example.safetensors"
+SHOWN_QUERIES = 3
 
 
-def run_experiment(exp: Experiment, folder: Path, progress: Progress, checkpoint_every: int = 1000) -> dict[str, Any]:
+def run_experiment(
+    exp: Experiment,
+    folder: Path,
+    announce: Announce = silent,
+    checkpoint_every: int = 1000,
+    device: Device = "auto",
+) -> dict[str, Any]:
     """Train, choose and test in this folder; continue what is there; return what result.json holds."""
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
+    # Before the folder is made, so that nothing is left behind if the data cannot be used.
+    stage = None if (folder / "result.json").exists() else prepare(exp, announce, device)
     with RunDir.open(folder, to_json(exp)) as run:
-        finished = run.result()
-        if finished is not None:
-            progress(exp.meta.steps, {})
-            return finished
-        here = environment()
+        report = announce(folder.name, exp.meta.steps)
+        found = run.result()
+        if found is not None:
+            report(exp.meta.steps, {})
+            return found
+        stage = stage or prepare(exp, announce, device)
+        here = environment(stage.device)
         started = time.monotonic()
-        learner = build_learner(exp)
         try:
             run.save_environment(here)
-            state = train(exp, learner, exp.data, run, checkpoint_every, progress)
-            result = conclude(exp, learner, state, run.metrics()) | {
+            state = train(stage, run, checkpoint_every, report)
+            result = conclude(stage, state, run.metrics(), announce) | {
                 "seconds": round(time.monotonic() - started, 1),
                 "environment": here,
             }
+            if result["test"] is not None and exp.data.classifies:
+                run.save_tensors(EXAMPLES, _example(stage, state, result["choice"]["lr"]))
             run.save_result(result)
         except RunError as error:
             raise RunError(
@@ -56,55 +65,67 @@ def run_experiment(exp: Experiment, folder: Path, progress: Progress, checkpoint
         return result
 
 
-def conclude(exp: Experiment, learner: Learner, state: TrainState, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+def conclude(
+    stage: Stage, state: TrainState, metrics: list[dict[str, Any]], announce: Announce = silent
+) -> dict[str, Any]:
     """The result of trained lanes: validation of all, the choice among step sizes, the test of the chosen."""
-    validation = _evaluate(exp, learner, state, "validation").of_lanes()
-    errors = {
-        lr: _mean_error(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)]) for lr in exp.meta.lr
+    exp = stage.exp
+    start = _start(exp, state)
+    count = exp.evaluation.tasks
+    validation = validate(stage, start, count, announce("validation tasks", count)).of_lanes()
+    scores = {
+        lr: _mean_score(validation[_lanes_of(exp, lr)], state.diverged_at[_lanes_of(exp, lr)]) for lr in exp.meta.lr
     }
-    choice = choose(errors)
+    choice = choose(scores, exp.data.classifies)
     result: dict[str, Any] = {
         "format": RESULT_FORMAT,
         "experiment": to_json(exp),
+        "measure": "accuracy" if exp.data.classifies else "squared error",
+        "steps": state.step,
         "lanes": [
             {
                 "lr": lane.lr,
                 "seed": lane.seed,
                 "diverged_at": int(at) if at >= 0 else None,
-                "validation": _rounded(errors_after) if at < 0 and math.isfinite(errors_after[-1]) else None,
+                "best_at": int(best),
+                "validation": _rounded(reached) if at < 0 and math.isfinite(reached[-1]) else None,
             }
-            for lane, at, errors_after in zip(exp.lanes, state.diverged_at.tolist(), validation, strict=True)
+            for lane, at, best, reached in zip(
+                exp.lanes, state.diverged_at.tolist(), state.best.step.tolist(), validation, strict=True
+            )
         ],
         "choice": choice,
         "history": {
             "step": [line["step"] for line in metrics if line["kind"] == "validation"],
-            "error": [line["error"] for line in metrics if line["kind"] == "validation"],
+            "score": [line["scores"] for line in metrics if line["kind"] == "validation"],
         },
         "pictures": [line for line in metrics if line["kind"] == "picture"],
         "test": None,
     }
-    if choice is not None:
+    if choice is not None and exp.evaluation.test:
         chosen = _lanes_of(exp, choice["lr"])
-        of_chosen = state._replace(
-            theta=state.theta[chosen], memory=InnerState(*(part[chosen] for part in state.memory))
-        )
-        result["test"] = _summarise(exp, _evaluate(exp, learner, of_chosen, "test"))
+        of_chosen = _of_lanes(start, chosen)
+        result["test"] = [
+            {"shots": shape.shots, "queries": shape.queries, "tasks": count}
+            | summarise(test(stage, of_chosen, shape, announce(f"test tasks, {shape.shots}-shot", count)))
+            for shape in stage.tests
+        ]
         result["pictures"] = [
             line | {"curves": [line["curves"][lane] for lane in chosen]} for line in result["pictures"]
         ]
     return result
 
 
-def choose(errors: Mapping[float, float | None]) -> dict[str, Any] | None:
-    """The step size with the smallest validation error, and whether the grid reaches beyond it.
+def choose(scores: Mapping[float, float | None], higher_is_better: bool) -> dict[str, Any] | None:
+    """The step size with the best validation score, and whether the grid reaches beyond it.
 
     `None` stands for a step size with which a seed diverged. No choice is possible if all did.
     """
-    finite = {lr: error for lr, error in errors.items() if error is not None}
+    finite = {lr: score for lr, score in scores.items() if score is not None}
     if not finite:
         return None
-    best = min(finite, key=lambda lr: finite[lr])
-    grid = sorted(errors)
+    best = (max if higher_is_better else min)(finite, key=lambda lr: finite[lr])
+    grid = sorted(scores)
     place = grid.index(best)
     if len(grid) == 1:
         bracket = "only one step size"
@@ -112,14 +133,52 @@ def choose(errors: Mapping[float, float | None]) -> dict[str, Any] | None:
         bracket = "lower end of the grid"
     elif place == len(grid) - 1:
         bracket = "upper end of the grid"
-    elif errors[grid[place + 1]] is None:
+    elif scores[grid[place + 1]] is None:
         bracket = "the next step size diverges"
     else:
         bracket = "inside the grid"
     return {"lr": best, "validation": float(f"{finite[best]:.6g}"), "bracket": bracket}
 
 
-def environment() -> dict[str, Any]:
+def summarise(scores: Scores) -> dict[str, Any]:
+    """Scores as a result keeps them: for each measure the mean, its intervals over seeds and over tasks, and all.
+
+    The interval over tasks is that of the tasks' means over the seeds: all seeds were given the same tasks.
+    """
+    per_seed, per_task = scores.of_lanes(), scores.values.mean(0)
+    return {
+        "columns": list(scores.columns),
+        "mean": _rounded(per_seed.mean(0)),
+        "ci95_seeds": _rounded([interval95(column)[1] for column in per_seed.T]),
+        "ci95_tasks": _rounded([interval95(column)[1] for column in per_task.T]),
+        "per_seed": [_rounded(row) for row in per_seed],
+        "per_task": [[_rounded(tasks, 4) for tasks in column] for column in np.moveaxis(scores.values, 2, 0)],
+    }
+
+
+def read_examples(folder: Path) -> dict[str, np.ndarray] | None:
+    """The example task that a run kept to be looked at, if it kept one."""
+    file = folder / EXAMPLES
+    return {name: tensor.numpy() for name, tensor in read_tensors(file).items()} if file.exists() else None
+
+
+def _example(stage: Stage, state: TrainState, lr: float) -> dict[str, torch.Tensor]:
+    """One support picture of each class of a test task and some queries, as bytes, with one lane's predictions."""
+    shape = stage.tests[0]
+    start = _of_lanes(_start(stage.exp, state), _lanes_of(stage.exp, lr)[:1])
+    found = example(stage.learner, stage.banks.test, start, stage.exp.evaluation, shape)
+    task, shown = found.task, min(SHOWN_QUERIES, shape.queries)
+    queries = torch.arange(shape.way * shape.queries).view(shape.way, shape.queries)[:, :shown].flatten()
+    support = torch.arange(shape.way) * shape.shots
+    return {
+        "support": (task.x[0, 0, support] * 255).round().to(torch.uint8).cpu(),
+        "query": (task.query_x[0, 0, queries] * 255).round().to(torch.uint8).cpu(),
+        "query_y": task.query_y[0, 0, queries].cpu(),
+        "predicted": torch.from_numpy(found.predicted)[0, queries],
+    }
+
+
+def environment(device: torch.device) -> dict[str, Any]:
     """What this result depends on besides the experiment."""
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
@@ -129,6 +188,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),
+        "device": str(device),
         "threads": torch.get_num_threads(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -150,38 +210,26 @@ def _git(*words: str) -> str | None:
     return answer.stdout.strip() or None
 
 
-def _evaluate(exp: Experiment, learner: Learner, state: TrainState, split: Any) -> EvalResult:
-    return evaluate(learner, exp.data, state.theta, state.memory, exp.inner, exp.evaluation, split)
+def _start(exp: Experiment, state: TrainState) -> Start:
+    """What is judged in the end: each lane as it is, or as it was at its best."""
+    kept = state.best if exp.meta.keep == "best" else state
+    return Start(kept.theta, kept.memory, exp.inner)
+
+
+def _of_lanes(start: Start, lanes: list[int]) -> Start:
+    return Start(start.theta[lanes], InnerState(*(part[lanes] for part in start.memory)), start.inner)
 
 
 def _lanes_of(exp: Experiment, lr: float) -> list[int]:
     return [number for number, lane in enumerate(exp.lanes) if lane.lr == lr]
 
 
-def _mean_error(errors: np.ndarray, diverged_at: torch.Tensor) -> float | None:
-    """Mean over the seeds after the last step; None if a seed diverged or cannot be evaluated."""
-    mean = float(errors[:, -1].mean())
+def _mean_score(scores: np.ndarray, diverged_at: torch.Tensor) -> float | None:
+    """Mean over the seeds by the measure that decides; None if a seed diverged or cannot be evaluated."""
+    mean = float(scores[:, -1].mean())
     return mean if bool((diverged_at < 0).all()) and math.isfinite(mean) else None
 
 
-def _summarise(exp: Experiment, result: EvalResult) -> dict[str, Any]:
-    """Errors on the test tasks: per seed, and their mean and interval over the seeds.
-
-    The mean over the grid times the width of the interval [low, high] is the paper's integral.
-    """
-    per_seed = result.of_lanes()
-    width = exp.data.high - exp.data.low
-    means, halves = zip(*(interval95(column) for column in per_seed.T), strict=True)
-    return {
-        "after": list(exp.evaluation.after),
-        "per_seed": [_rounded(row) for row in per_seed],
-        "mean": _rounded(means),
-        "ci95": _rounded(halves),
-        "integral": _rounded([width * mean for mean in means]),
-        "integral_ci95": _rounded([width * half for half in halves]),
-    }
-
-
-def _rounded(values: Any) -> list[float | None]:
-    """Six digits; None for what is not finite, as the interval of a single seed."""
-    return [float(f"{value:.6g}") if math.isfinite(value) else None for value in values]
+def _rounded(values: Any, digits: int = 6) -> list[float | None]:
+    """So many digits; None for what is not finite, as the interval of a single seed."""
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values]

@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
-from torch.func import grad
 
 from eigen_reptile.learner import Learner
 from eigen_reptile.tasks import Batches, take_samples
@@ -103,12 +102,7 @@ def _points(
     for step in range(batches.chosen.shape[2]):
         batch_x = take_samples(x, batches.chosen[:, :, step])
         y, weight = batches.y[:, :, step], batches.weight[:, :, step]
-
-        def total_loss(theta: Tensor, x: Tensor = batch_x, y: Tensor = y, weight: Tensor = weight) -> Tensor:
-            return learner.loss(theta, x, y, weight).sum()
-
-        # The tasks do not touch each other, so the gradient of the sum holds each task's own gradient.
-        gradient = grad(total_loss)(theta)
+        gradient = learner.gradient(theta, batch_x, y, weight)
         move, state = _optimizer_step(gradient, state, config)
         theta = theta - move
         yield theta, state

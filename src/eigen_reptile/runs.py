@@ -1,11 +1,12 @@
 """The run folder: the only place that writes files. Nothing is half written, nothing is a pickle.
 
-config.json        the resolved experiment
-environment.json   versions, commit, machine and command of each start
-metrics.jsonl      one line per logged step
-events.out.*       the same numbers for TensorBoard
-checkpoints/       step-000001000.safetensors and .json, the newest two
-result.json        what came out; its presence says that the run is finished
+config.json          the resolved experiment
+environment.json     versions, commit, machine and command of each start
+metrics.jsonl        one line per logged step
+events.out.*         the same numbers for TensorBoard
+checkpoints/         step-000001000.safetensors and .json, the newest two
+example.safetensors  a test task of pictures with predictions, to be looked at
+result.json          what came out; its presence says that the run is finished
 """
 
 import hashlib
@@ -75,6 +76,16 @@ def read_json(path: Path) -> Any:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise RunError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors in a file; RunError if it cannot be read or is damaged."""
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
 
 
 def differences(ours: Any, theirs: Any, name: str = "") -> list[str]:
@@ -151,6 +162,11 @@ class RunDir:
         """Keep the result, one line for each of its parts, because most of them are long lists of numbers."""
         lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
         write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        """Keep tensors in a file of this name."""
+        data = safetensors.torch.save({key: tensor.contiguous() for key, tensor in tensors.items()})
+        write_atomically(self.path / name, data)
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
         """Add this start's environment to those before it."""

@@ -9,19 +9,24 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eigen_reptile.data import Bank
+from eigen_reptile.data import Bank, TaskShape
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class TaskConfig:
     """What one training task holds."""
 
+    way: int = 1
+    """Classes in a task (N), in training and in evaluation; 1 for regression."""
     shots: int = 50
-    """Support samples of a training task (m); on the sine wave 50 is the whole grid."""
+    """Support samples of each class in a training task; on the sine wave 50 is the whole grid."""
 
     def __post_init__(self) -> None:
-        if self.shots < 1:
-            raise ValueError(f"shots must be at least 1, not {self.shots}")
+        for name in ("way", "shots"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class Tasks(NamedTuple):
@@ -44,9 +49,17 @@ class Batches(NamedTuple):
     """How much each counts in the loss."""
 
 
-def sample_tasks(bank: Bank, shots: int, count: int, rngs: Sequence[np.random.Generator]) -> Tasks:
+def sample_tasks(
+    bank: Bank, task: TaskShape, count: int, rngs: Sequence[np.random.Generator], device: torch.device = CPU
+) -> Tasks:
     """`count` tasks for each generator; lane s gets those of generator s."""
-    return Tasks(*(torch.from_numpy(array) for array in bank.draw(count, shots, rngs)))
+    return Tasks(*(_tensor(array, device) for array in bank.draw(count, task, rngs)))
+
+
+def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
+    """Numbers as they are; the bytes of a picture as numbers from 0 to 1, made on the device."""
+    tensor = torch.from_numpy(array).to(device)
+    return tensor.float() / 255 if tensor.dtype == torch.uint8 else tensor
 
 
 def draw_batches(tasks: Tasks, steps: int, size: int, rngs: Sequence[np.random.Generator]) -> Batches:
@@ -54,11 +67,11 @@ def draw_batches(tasks: Tasks, steps: int, size: int, rngs: Sequence[np.random.G
     count, m = tasks.x.shape[1:3]
     passes = -(-steps * size // m)
     keys = np.stack([rng.random((count, passes, m), dtype=np.float32) for rng in rngs])
-    order = torch.from_numpy(keys.argsort(-1)).flatten(2)
+    order = torch.from_numpy(keys.argsort(-1)).flatten(2).to(tasks.x.device)
     index = order[:, :, : steps * size]
     y = take_samples(tasks.y, index).unflatten(2, (steps, size))
     index = index.unflatten(2, (steps, size))
-    return Batches(index, y, torch.ones(index.shape, dtype=torch.float32))
+    return Batches(index, y, torch.ones(index.shape, device=index.device))
 
 
 def take_samples(

@@ -5,6 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,23 +14,32 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from eigen_reptile.config import Experiment
-from eigen_reptile.data import Bank
-from eigen_reptile.evaluate import evaluate, fit_one
+from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.inner import InnerState
-from eigen_reptile.learner import Learner
 from eigen_reptile.methods import MetaUpdate
+from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunDir, RunError
+from eigen_reptile.stage import Stage, better, validate
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
 log = logging.getLogger(__name__)
 
-LOG_EVERY = 100
+LOG_EVERY = 50
 COMPILE_FROM = 3000
 """Outer iterations from which on compiling pays."""
+CHECKPOINT_SECONDS = 120
+"""No more than this much of the work is lost on a crash, however slow the iterations are."""
 
-Progress = Callable[[int, Mapping[str, float]], None]
-"""Told the number of finished iterations and the newest metrics."""
+
+class Best(NamedTuple):
+    """Each lane's best point of the learning curve so far."""
+
+    theta: Float[Tensor, "S d"]
+    memory: InnerState
+    score: Float[Tensor, "S"]
+    """NaN before the first."""
+    step: Int[Tensor, "S"]
 
 
 class TrainState(NamedTuple):
@@ -40,6 +50,7 @@ class TrainState(NamedTuple):
     memory: InnerState
     diverged_at: Int[Tensor, "S"]
     """Iteration at which a lane stopped being finite, and was left where it had been; -1 for a lane that lives."""
+    best: Best
 
     @property
     def alive(self) -> bool:
@@ -47,9 +58,11 @@ class TrainState(NamedTuple):
         return bool((self.diverged_at < 0).any())
 
     @staticmethod
-    def fresh(learner: Learner, seeds: list[int]) -> "TrainState":
-        theta = torch.stack([learner.init(seed) for seed in seeds])
-        return TrainState(0, theta, InnerState.empty(theta), torch.full((len(seeds),), -1))
+    def fresh(stage: Stage) -> "TrainState":
+        theta = torch.stack([stage.learner.init(lane.seed) for lane in stage.exp.lanes]).to(stage.device)
+        memory = InnerState.empty(theta)
+        never = torch.full((len(theta),), -1, device=stage.device)
+        return TrainState(0, theta, memory, never, Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never))
 
     def advance(self, update: MetaUpdate, lr: Float[Tensor, "S"]) -> "TrainState":
         """theta + lr * direction, except in lanes that have diverged, now or before."""
@@ -57,17 +70,23 @@ class TrainState(NamedTuple):
         theta = self.theta + lr[:, None] * update.direction
         finite = theta.isfinite().all(-1) & update.memory.square.isfinite().all(-1)
         alive = self.diverged_at < 0
-        moves = alive & finite
-        memory = InnerState(
-            torch.where(moves[:, None], update.memory.square, self.memory.square),
-            torch.where(moves, update.memory.steps, self.memory.steps),
-        )
-        return TrainState(
+        return self._replace(
             step=step,
-            theta=torch.where(moves[:, None], theta, self.theta),
-            memory=memory,
+            theta=_where(alive & finite, theta, self.theta),
+            memory=InnerState(*map(partial(_where, alive & finite), update.memory, self.memory)),
             diverged_at=torch.where(alive & ~finite, step, self.diverged_at),
         )
+
+    def judged(self, exp: Experiment, score: Float[Tensor, "S"]) -> "TrainState":
+        """With the scores of this step taken into account: is it the best so far?"""
+        new = (self.diverged_at < 0) & (better(exp, score, self.best.score) | self.best.score.isnan())
+        now = Best(self.theta, self.memory, score, torch.full_like(self.best.step, self.step))
+        memory = InnerState(*map(partial(_where, new), now.memory, self.best.memory))
+        theta, score, step = (
+            _where(new, ours, best)
+            for ours, best in ((now.theta, self.best.theta), (now.score, self.best.score), (now.step, self.best.step))
+        )
+        return self._replace(best=Best(theta, memory, score, step))
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint keeps."""
@@ -76,6 +95,11 @@ class TrainState(NamedTuple):
             "memory.square": self.memory.square,
             "memory.steps": self.memory.steps,
             "diverged_at": self.diverged_at,
+            "best.theta": self.best.theta,
+            "best.memory.square": self.best.memory.square,
+            "best.memory.steps": self.best.memory.steps,
+            "best.score": self.best.score,
+            "best.step": self.best.step,
         }
 
     def restored(self, step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
@@ -83,59 +107,76 @@ class TrainState(NamedTuple):
         if _forms(tensors) != _forms(self.tensors()):
             raise RunError(f"the checkpoint of step {step} does not belong to this experiment: remove its folder")
         # Copies, because what is read from a file need not be aligned as kernels like it.
-        theta, square, steps, diverged_at = (tensors[name].clone() for name in self.tensors())
-        return TrainState(step, theta, InnerState(square, steps), diverged_at)
+        kept = {name: tensors[name].clone().to(self.theta.device) for name in self.tensors()}
+        best = Best(
+            kept["best.theta"],
+            InnerState(kept["best.memory.square"], kept["best.memory.steps"]),
+            kept["best.score"],
+            kept["best.step"],
+        )
+        memory = InnerState(kept["memory.square"], kept["memory.steps"])
+        return TrainState(step, kept["theta"], memory, kept["diverged_at"], best)
 
 
 @torch.no_grad()
-def train(
-    exp: Experiment, learner: Learner, bank: Bank, run: RunDir, checkpoint_every: int, progress: Progress
-) -> TrainState:
+def train(stage: Stage, run: RunDir, checkpoint_every: int, report: Report) -> TrainState:
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
-    keep_freed_memory()
+    settle_machine()
+    exp = stage.exp
     meta_update = maybe_compiled(exp)
-    state = TrainState.fresh(learner, [lane.seed for lane in exp.lanes])
+    state = TrainState.fresh(stage)
     checkpoint = run.load_checkpoint()
     if checkpoint is None:
         run.start_metrics(-1)
-        _observe(exp, learner, bank, run, state)
+        state, _ = _observe(stage, run, state)
     else:
         state = state.restored(checkpoint.step, checkpoint.tensors)
         run.start_metrics(state.step)
         log.info("continuing after iteration %d", state.step)
 
     started, first = time.monotonic(), state.step
-    while state.step < exp.meta.steps and state.alive:
-        state, update = iterate(exp, learner, bank, meta_update, state)
-        last = state.step == exp.meta.steps or not state.alive
-        metrics: dict[str, float] = {}
+    saved = started
+    while not finished(exp, state):
+        state, update = iterate(stage, meta_update, state)
+        state, metrics = _observe(stage, run, state)
+        last = finished(exp, state)
         if state.step % LOG_EVERY == 0 or last:
-            metrics = _summary(update, state) | {"iterations_per_second": (state.step - first) / _since(started)}
-            run.log("train", state.step, metrics)
-        _observe(exp, learner, bank, run, state)
-        if state.step % checkpoint_every == 0 or last:
-            run.save_checkpoint(state.step, state.tensors())
-        progress(state.step, metrics)
+            rates = _rates(exp, (state.step - first) / _since(started))
+            run.log("train", state.step, _summary(update, state) | rates)
+            metrics |= _summary(update, state) | rates
+        if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
+            run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
+            saved = time.monotonic()
+        report(state.step, metrics)
     if not state.alive:
         log.warning("every lane has diverged by iteration %d: stopped there", state.step)
+    elif state.step < exp.meta.steps:
+        log.info("no better than iteration %d for %d validations: stopped", state.best.step.max(), exp.meta.patience)
     return state
 
 
-def iterate(
-    exp: Experiment, learner: Learner, bank: Bank, meta_update: Callable[..., MetaUpdate], state: TrainState
-) -> tuple[TrainState, MetaUpdate]:
+def finished(exp: Experiment, state: TrainState) -> bool:
+    """Whether the last iteration is done, every lane has diverged, or none has got better for too long."""
+    alive = state.diverged_at < 0
+    since_best = (state.step - state.best.step)[alive]
+    stale = exp.meta.patience > 0 and bool((since_best >= exp.meta.patience * exp.evaluation.every).all())
+    return state.step >= exp.meta.steps or not state.alive or stale
+
+
+def iterate(stage: Stage, meta_update: Callable[..., MetaUpdate], state: TrainState) -> tuple[TrainState, MetaUpdate]:
     """One outer iteration of all lanes."""
-    tasks, batches = training_data(exp, bank, state.step)
-    update = meta_update(learner, state.theta, state.memory, tasks, batches, exp.inner)
-    rates = [exp.meta.lr_at(lane.lr, state.step) for lane in exp.lanes]
-    return state.advance(update, torch.tensor(rates, dtype=state.theta.dtype)), update
+    tasks, batches = training_data(stage, state.step)
+    update = meta_update(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
+    return state.advance(update, state.theta.new_tensor(rates)), update
 
 
-def training_data(exp: Experiment, bank: Bank, step: int) -> tuple[Tasks, Batches]:
+def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     """The tasks and mini-batches of one iteration; lanes of the same seed get the same."""
+    exp = stage.exp
     task_rngs = [stream(seed, "tasks", step) for seed in exp.seeds]
     batch_rngs = [stream(seed, "batches", step) for seed in exp.seeds]
-    tasks = sample_tasks(bank, exp.task.shots, exp.meta.batch, task_rngs)
+    tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device)
     batches = draw_batches(tasks, exp.inner.steps, exp.inner.batch, batch_rngs)
     copies = len(exp.meta.lr)  # lanes are ordered by step size, then by seed
     if copies == 1:
@@ -145,12 +186,14 @@ def training_data(exp: Experiment, bank: Bank, step: int) -> tuple[Tasks, Batche
     )
 
 
-def keep_freed_memory() -> None:
-    """Let the C library keep large blocks that are freed, where it can be told so.
+def settle_machine() -> None:
+    """Two settings of the process, without which training takes up to twice as long on a CPU.
 
-    Otherwise each iteration gives its buffers back to the kernel and faults them in again, page by page, which
-    takes longer than the arithmetic of a small network.
+    Numbers below 1e-38, of which Adam's squares of small gradients are full, are taken for zero, because the
+    arithmetic is many times slower on them. And the C library, where it can be told so, keeps large blocks that are
+    freed: otherwise each iteration gives its buffers back to the kernel and faults them in again, page by page.
     """
+    torch.set_flush_denormal(True)
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -163,7 +206,8 @@ def keep_freed_memory() -> None:
 def maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
     """The method's `meta_update`, compiled if the experiment asks for it or would gain from it."""
     plain = exp.method.meta_update
-    if exp.compile == "off" or (exp.compile == "auto" and exp.meta.steps < COMPILE_FROM):
+    pays = exp.model.batched and exp.meta.steps >= COMPILE_FROM
+    if exp.compile == "off" or (exp.compile == "auto" and not pays):
         return plain
     compiled: Callable[..., MetaUpdate] = torch.compile(plain, dynamic=False)
     if exp.compile == "on":
@@ -184,19 +228,40 @@ def maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
     return with_fallback
 
 
-def _observe(exp: Experiment, learner: Learner, bank: Bank, run: RunDir, state: TrainState) -> None:
-    """Log the learning curve and the figure's curves where they are due."""
-    where = (learner, bank, state.theta, state.memory, exp.inner, exp.evaluation)
-    if state.step % exp.evaluation.every == 0 or state.step == exp.meta.steps:
-        errors = evaluate(*where, "validation", exp.evaluation.monitor_tasks).of_lanes()[:, -1]
-        lanes = [_number(error, diverged) for error, diverged in zip(errors, state.diverged_at, strict=True)]
-        alive = [error for error in lanes if error is not None]
-        mean = {"mean_error": sum(alive) / len(alive)} if alive else {}
-        run.log("validation", state.step, {**mean, "error": lanes})
-    if state.step in exp.evaluation.pictures:
-        fit = {name: part.round(4).tolist() for name, part in fit_one(*where)._asdict().items()}
+def _observe(stage: Stage, run: RunDir, state: TrainState) -> tuple[TrainState, dict[str, float]]:
+    """Log the learning curve and the figure's curves where they are due, and note which step was the best."""
+    exp = stage.exp
+    config = exp.evaluation
+    start = Start(state.theta, state.memory, exp.inner)
+    metrics: dict[str, float] = {}
+    if state.step % config.every == 0 or state.step == exp.meta.steps:
+        values = validate(stage, start, config.monitor_tasks, silent("", 0)).values[:, :, -1]
+        state = state.judged(exp, torch.from_numpy(values.mean(1)).to(state.theta))
+        lanes = [_number(value, diverged) for value, diverged in zip(values.mean(1), state.diverged_at, strict=True)]
+        alive = values[(state.diverged_at < 0).cpu().numpy()]
+        if alive.size and np.isfinite(alive).all():
+            mean, half = interval95(alive.mean(0))
+            metrics = {"score": mean} | ({"ci95": half} if math.isfinite(half) else {})
+        run.log("validation", state.step, {**metrics, "scores": lanes})
+    if state.step in config.pictures and not exp.data.classifies:
+        curves = fit_one(stage.learner, stage.banks.validation, start, config, stage.validation)
+        fit = {name: part.round(4).tolist() for name, part in curves._asdict().items()}
         fit["curves"] = [curves if np.isfinite(curves).all() else None for curves in fit["curves"]]
         run.log("picture", state.step, fit)
+    return state, metrics
+
+
+def _where(lanes: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """The new rows in these lanes, the old ones in the others."""
+    return torch.where(lanes.view(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def _rates(exp: Experiment, iterations_per_second: float) -> dict[str, float]:
+    samples = len(exp.lanes) * exp.meta.batch * exp.inner.steps * exp.inner.batch
+    return {
+        "iterations_per_second": iterations_per_second,
+        "samples_per_second": samples * iterations_per_second,
+    }
 
 
 def _forms(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
@@ -210,8 +275,8 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
 
 def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
-    alive = state.diverged_at < 0
-    medians = {name: float(values[alive].double().nanmedian()) for name, values in update.stats.items()}
+    alive = (state.diverged_at < 0).cpu()
+    medians = {name: float(values.cpu()[alive].double().nanmedian()) for name, values in update.stats.items()}
     finite = {name: median for name, median in medians.items() if math.isfinite(median)}
     return finite | {"lanes_alive": float(alive.sum())}
 

@@ -9,13 +9,18 @@ from typing import NoReturn
 
 from eigen_reptile.cli import commands
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
+from eigen_reptile.data import DataError
 from eigen_reptile.runs import FolderError, RunError
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
-    "quickstart": (commands.quickstart_command, "train Reptile and Eigen-Reptile on the sine wave, write a report"),
-    "train": (commands.train_command, "train one experiment: train METHOD --out FOLDER"),
+    "quickstart": (
+        commands.quickstart_command,
+        "train Reptile and Eigen-Reptile on sine waves and glyphs, write a report",
+    ),
+    "train": (commands.train_command, "train one experiment: train METHOD DATASET --out FOLDER"),
     "run": (commands.run_command, "run all cells of a recipe: run RECIPE"),
     "report": (commands.report_command, "tables, figures and an HTML page from result files"),
+    "compare": (commands.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),
     "bench": (commands.bench_command, "measure speed against plain PyTorch"),
     "list": (commands.list_command, "show what there is: methods, data sets, models, recipes"),
 }
@@ -43,7 +48,7 @@ def run(args: Sequence[str]) -> int:
             return 0
         name, rest = named(args, COMMANDS, "command")
         COMMANDS[name][0](rest)
-    except (UsageError, FolderError) as error:
+    except (UsageError, FolderError, DataError) as error:
         return _fail(error, 2)
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush

@@ -13,21 +13,24 @@ from eigen_reptile import bench as benchmarks
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_positive, named, no_such, parse
 from eigen_reptile.cli.options import (
     BenchOptions,
+    CompareOptions,
     ListOptions,
+    Protocol,
     QuickstartOptions,
     ReportOptions,
     RunOptions,
     TrainOptions,
 )
-from eigen_reptile.cli.output import bench_table, logging_to_stderr, progress_bars, show_results
-from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.cli.output import bench_table, comparison_table, logging_to_stderr, progress_bars, show_results
+from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
-from eigen_reptile.learner import MODELS
+from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
+from eigen_reptile.report.paired import compare_runs
 from eigen_reptile.runs import FolderError, RunError
 
 BENCHMARKS = {"sine": benchmarks.sine}
@@ -38,8 +41,8 @@ def list_command(args: Sequence[str]) -> None:
     things = {
         "methods": {name: _first_line(method) + _settings(method) for name, method in METHODS.items()},
         "datasets": {name: _first_line(dataset) for name, dataset in DATASETS.items()},
-        "models": {name: _first_line(model) for name, model in MODELS.items()},
-        "recipes": {name: _first_line(recipe) for name, recipe in RECIPES.items()},
+        "models": {name: _first_line(model) + _settings(model) for name, model in MODELS.items()},
+        "recipes": {name: recipe.about for name, recipe in RECIPES.items()},
         "benchmarks": {name: _first_line(benchmark) for name, benchmark in BENCHMARKS.items()},
     }
     if options.output.json:
@@ -54,21 +57,22 @@ def list_command(args: Sequence[str]) -> None:
 
 def train_command(args: Sequence[str]) -> None:
     method, rest = named(args, METHODS, "method", default="eigen-reptile")
-    default = TrainOptions(experiment=Experiment(method=METHODS[method]))
-    about = f"{TrainOptions.__doc__}\n\nMethods: {', '.join(METHODS)}. Without a name: eigen-reptile."
-    options = parse(TrainOptions, rest, f"train {method}", default, about)
+    data, rest = named(rest, DATASETS, "data set", default="sine")
+    default = TrainOptions(experiment=standard(DATASETS[data], METHODS[method]))
+    about = (
+        f"{TrainOptions.__doc__}\n\n"
+        f"train METHOD DATASET: methods are {', '.join(METHODS)}; data sets are {', '.join(DATASETS)}. "
+        "Without a name: eigen-reptile sine. Every default shown is that of the named data set."
+    )
+    options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
     check_positive("--checkpoint-every", options.checkpoint_every)
+    experiment = _under(options.protocol, options.experiment)
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
-        result = run_experiment(
-            options.experiment,
-            options.out,
-            progress.task(method, options.experiment.meta.steps),
-            options.checkpoint_every,
-        )
-    show_results({method: result}, options.output, {"out": str(options.out)})
-    if result["test"] is None:
+        result = run_experiment(experiment, options.out, progress.task, options.checkpoint_every, options.device)
+    show_results({f"{method} {data}": result}, options.output, {"out": str(options.out)})
+    if result["choice"] is None:
         raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
 
@@ -82,9 +86,11 @@ def run_command(args: Sequence[str]) -> None:
     failed: dict[str, RunError] = {}
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         for cell, experiment in cells.items():
-            report = progress.task(cell, experiment.meta.steps)
+            folder = options.out / cell
             try:
-                results[cell] = run_experiment(experiment, options.out / cell, report, options.checkpoint_every)
+                results[cell] = run_experiment(
+                    experiment, folder, progress.task, options.checkpoint_every, options.device
+                )
             except RunError as error:
                 failed[cell] = error
     if results:
@@ -106,6 +112,19 @@ def report_command(args: Sequence[str]) -> None:
             print(f"wrote {path}")
 
 
+def compare_command(args: Sequence[str]) -> None:
+    options = parse(CompareOptions, args, "compare")
+    measure, found = compare_runs(options.first, options.second)
+    if options.output.json:
+        rows = [
+            {**row._asdict(), **{k: v and v._asdict() for k, v in row._asdict().items() if k.startswith("over_")}}
+            for row in found
+        ]
+        print(json.dumps({"measure": measure, "comparisons": rows}))
+    elif not options.output.quiet:
+        Console().print(comparison_table(str(options.first), str(options.second), measure, found))
+
+
 def bench_command(args: Sequence[str]) -> None:
     name, rest = named(args, BENCHMARKS, "benchmark", default="sine")
     options = parse(BenchOptions, rest, f"bench {name}")
@@ -123,18 +142,15 @@ def bench_command(args: Sequence[str]) -> None:
 def quickstart_command(args: Sequence[str]) -> None:
     options = parse(QuickstartOptions, args, "quickstart")
     check_positive("--steps", options.steps)
-    steps = options.steps
-    pictures = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
+    check_positive("--glyph-steps", options.glyph_steps)
     results = {}
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         for name in ("reptile", "eigen-reptile"):
-            experiment = Experiment(
-                method=METHODS[name],
-                meta=MetaConfig(steps=steps, lr=(0.5, 1.0, 2.0)),
-                evaluation=EvalConfig(every=max(1, steps // 12), pictures=pictures),
-                seeds=tuple(range(5)),
-            )
-            results[name] = run_experiment(experiment, options.out / name, progress.task(name, steps))
+            for data, experiment in (
+                ("sine", _quick_sine(METHODS[name], options.steps)),
+                ("glyphs", _quick_glyphs(METHODS[name], options.glyph_steps)),
+            ):
+                results[f"{name} {data}"] = run_experiment(experiment, options.out / data / name, progress.task)
     written = write_report(options.out, options.out / "report", ())
     page = next(path for path in written if path.suffix == ".html")
     show_results(results, options.output, {"out": str(options.out), "report": str(page)})
@@ -144,20 +160,54 @@ def quickstart_command(args: Sequence[str]) -> None:
         print(f"\nOpen {page.resolve()} in a browser.")
 
 
+def _quick_sine(method: Method, steps: int) -> Experiment:
+    pictures = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
+    return Experiment(
+        method=method,
+        meta=MetaConfig(steps=steps, lr=(0.5, 1.0, 2.0)),
+        evaluation=EvalConfig(every=max(1, steps // 12), pictures=pictures),
+        seeds=tuple(range(5)),
+    )
+
+
+def _quick_glyphs(method: Method, steps: int) -> Experiment:
+    experiment = standard(DATASETS["glyphs"], method)
+    evaluation = replace(experiment.evaluation, shots=(1,), tasks=50, monitor_tasks=20, every=max(1, steps // 3))
+    return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
+
+
 def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:
-    cells = RECIPES[name]()
+    cells = RECIPES[name].cells(options.scale)
     for cell in options.only:
         if cell not in cells:
             raise UsageError(no_such("cell", cell, list(cells)))
-    chosen = {cell: cells[cell] for cell in options.only or cells}
     try:
-        if options.steps is not None:
-            chosen = {n: replace(exp, meta=replace(exp.meta, steps=options.steps)) for n, exp in chosen.items()}
-        if options.seeds:
-            chosen = {n: replace(exp, seeds=options.seeds) for n, exp in chosen.items()}
+        return {cell: _as_asked(cells[cell], options) for cell in options.only or cells}
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return chosen
+
+
+def _as_asked(experiment: Experiment, options: RunOptions) -> Experiment:
+    """The recipe's experiment with what the options put in place of its settings."""
+    data = {"root": options.data, "per_class": options.per_class}
+    for setting, value in data.items():
+        if value is not None:
+            if setting not in vars(experiment.data):
+                raise ValueError(f"this recipe's data set has no {setting}")
+            experiment = replace(experiment, data=replace(experiment.data, **{setting: value}))
+    if options.steps is not None:
+        experiment = replace(experiment, meta=replace(experiment.meta, steps=options.steps))
+    if options.seeds:
+        experiment = replace(experiment, seeds=options.seeds)
+    return _under(options.protocol, experiment)
+
+
+def _under(protocol: Protocol | None, experiment: Experiment) -> Experiment:
+    """The experiment under one of the known protocols of evaluation."""
+    if protocol is None:
+        return experiment
+    config = experiment.evaluation
+    return replace(experiment, evaluation=config.by_authors() if protocol == "authors" else config.by_field())
 
 
 def _why_no_test(result: Mapping[str, Any]) -> str:
@@ -165,9 +215,9 @@ def _why_no_test(result: Mapping[str, Any]) -> str:
     return f"training diverged at iteration {min(iterations)}" if iterations else "the validation error is not finite"
 
 
-def _settings(method: Method) -> str:
-    """The fields that a method has, as Python would write them."""
-    return f" ({', '.join(f'{name}={value!r}' for name, value in vars(method).items())})" if vars(method) else ""
+def _settings(thing: Method | Model) -> str:
+    """The fields that a method or model has, as Python would write them."""
+    return f" ({', '.join(f'{name}={value!r}' for name, value in vars(thing).items())})" if vars(thing) else ""
 
 
 def _first_line(thing: Any) -> str:

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from eigen_reptile.config import Experiment
+from eigen_reptile.recipes import Scale
+from eigen_reptile.stage import Device
 
+Protocol = Literal["authors", "field"]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
@@ -29,8 +32,12 @@ class TrainOptions:
     """Folder of the run. It is made if need be."""
     experiment: Annotated[Experiment, tyro.conf.arg(name="")] = field(default_factory=Experiment)
     """The experiment."""
+    protocol: Protocol | None = None
+    """Evaluate as the paper's authors (10,000 tasks of 1 query a class) or as is usual in the field (600 of 15)."""
     checkpoint_every: int = 1000
-    """Outer iterations between two checkpoints."""
+    """Outer iterations between two checkpoints; one is made at least every two minutes."""
+    device: Device = "auto"
+    """Where to compute; auto takes the fastest there is."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 
@@ -47,8 +54,18 @@ class RunOptions:
     """Outer iterations in place of the recipe's: a smaller experiment, recorded as such."""
     seeds: tuple[int, ...] = ()
     """Seeds in place of the recipe's."""
+    protocol: Protocol | None = None
+    """Evaluate as the paper's authors (10,000 tasks of 1 query a class) or as is usual in the field (600 of 15)."""
+    scale: Scale = "small"
+    """Size of a picture recipe: the paper's (for a GPU), or one that two cores can do. The sine wave has one size."""
+    data: Path | None = None
+    """Where the recipe's data set lies, if it is not NAME in the folder $EIGEN_REPTILE_DATA, or in ./data."""
+    per_class: int | None = None
+    """Pictures a class that an incomplete copy of mini-ImageNet has; the whole one has 600."""
     checkpoint_every: int = 1000
-    """Outer iterations between two checkpoints."""
+    """Outer iterations between two checkpoints; one is made at least every two minutes."""
+    device: Device = "auto"
+    """Where to compute; auto takes the fastest there is."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 
@@ -68,6 +85,18 @@ class ReportOptions:
 
 
 @dataclass(frozen=True)
+class CompareOptions:
+    """Compare two finished runs on the test tasks that both saw: differences with 95 % intervals and p-values."""
+
+    first: tyro.conf.Positional[Path]
+    """Folder of a finished run."""
+    second: tyro.conf.Positional[Path]
+    """Folder of the run that is subtracted from it."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
 class BenchOptions:
     """Measure speed against a plain PyTorch loop, interleaved in one run."""
 
@@ -81,12 +110,14 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class QuickstartOptions:
-    """Train Reptile and Eigen-Reptile on the sine wave and write a report: about two minutes."""
+    """Train Reptile and Eigen-Reptile on the sine wave and on glyphs, and write a report: a few minutes."""
 
     out: Path = Path("runs/quickstart")
     """Folder for the runs and the report."""
     steps: int = 4000
-    """Outer iterations of each method, the paper has 30,000."""
+    """Outer iterations of each method on the sine wave; the paper has 30,000."""
+    glyph_steps: int = 150
+    """Outer iterations of each method on glyphs."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from eigen_reptile.cli.options import Output
+from eigen_reptile.report.paired import Comparison
+from eigen_reptile.report.tables import score
 
 
 class Bars:
@@ -23,13 +25,16 @@ class Bars:
     def task(self, name: str, total: int) -> Callable[[int, Mapping[str, float]], None]:
         if self._bars is None:
             return lambda step, metrics: None
-        bars, task = self._bars, self._bars.add_task(name, total=total, note="starting")
+        bars, task = self._bars, self._bars.add_task(name, total=total, note="")
+        shown = {"score": "validation", "ci95": "±", "share": "share", "length": "length"}
+        notes: dict[str, str] = {}
 
         def report(step: int, metrics: Mapping[str, float]) -> None:
             bars.update(task, completed=step)
-            if metrics:
-                shown = [f"{key} {metrics[key]:.3g}" for key in ("share", "length") if key in metrics]
-                bars.update(task, note="  ".join(shown))
+            for key, label in shown.items():
+                if key in metrics:
+                    notes[key] = f"{label} {metrics[key]:.3g}"
+            bars.update(task, note="  ".join(notes.values()))
 
         return report
 
@@ -68,25 +73,63 @@ def logging_to_stderr(output: Output) -> Iterator[None]:
 
 def show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: Mapping[str, str]) -> None:
     if output.json:
-        kept = ("choice", "test", "seconds")
-        print(json.dumps({**extra, "results": {n: {k: r[k] for k in kept} for n, r in results.items()}}))
+        kept = ("measure", "choice", "test", "seconds")
+        shown = {name: {key: result[key] for key in kept} for name, result in results.items()}
+        for result in shown.values():
+            result["test"] = result["test"] and [_without_tasks(test) for test in result["test"]]
+        print(json.dumps({**extra, "results": shown}))
     elif not output.quiet:
-        table = Table(title="squared error on test tasks, mean and 95 % interval over seeds", title_justify="left")
-        columns: list[int] = next((r["test"]["after"] for r in results.values() if r["test"]), [])
-        table.add_column("method", no_wrap=True)
-        for heading in ("outer step", *(f"{after} steps" for after in columns)):
-            table.add_column(heading)
-        for name, result in results.items():
-            table.add_row(name, *_result_row(result))
-        Console().print(table)
+        for measure in sorted({result["measure"] for result in results.values()}):
+            chosen = {name: result for name, result in results.items() if result["measure"] == measure}
+            Console().print(_result_table(measure, chosen))
+
+
+def _without_tasks(test: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in test.items() if key != "per_task"}
+
+
+def _result_table(measure: str, results: Mapping[str, dict[str, Any]]) -> Table:
+    tested = [result["test"] for result in results.values() if result["test"]]
+    table = Table(
+        title=f"{measure} on test tasks, with 95 % intervals over seeds; over tasks for a single seed",
+        title_justify="left",
+    )
+    table.add_column("method", no_wrap=True)
+    table.add_column("outer step")
+    for test in tested[0] if tested else []:
+        for column in test["columns"]:
+            table.add_column(f"{test['shots']}-shot {column}" if len(tested[0]) > 1 else column)
+    for name, result in results.items():
+        table.add_row(name, *_result_row(result))
+    return table
 
 
 def _result_row(result: Mapping[str, Any]) -> list[str]:
-    if result["test"] is None:
+    if result["choice"] is None:
         return ["diverged"]
-    pairs = zip(result["test"]["mean"], result["test"]["ci95"], strict=True)
-    cells = [f"{mean:.4f}" + (f" ± {half:.4f}" if half is not None else "") for mean, half in pairs]
-    return [f"{result['choice']['lr']:g}", *cells]
+    cells = [f"{result['choice']['lr']:g}"]
+    for test in result["test"] or []:
+        halves = test["ci95_seeds"] if len(test["per_seed"]) > 1 else test["ci95_tasks"]
+        cells += [score(result["measure"], *pair) for pair in zip(test["mean"], halves, strict=True)]
+    return cells
+
+
+def comparison_table(first: str, second: str, measure: str, comparisons: Sequence[Comparison]) -> Table:
+    table = Table(title=f"{measure} on the same test tasks: {first} minus {second}", title_justify="left")
+    for heading in ("", "first", "second", "difference over tasks", "p", "difference over seeds", "p"):
+        table.add_column(heading)
+    for comparison in comparisons:
+        tasks, seeds = comparison.over_tasks, comparison.over_seeds
+        table.add_row(
+            f"{comparison.shots}-shot, {comparison.column}",
+            score(measure, tasks.first, None),
+            score(measure, tasks.second, None),
+            score(measure, tasks.difference, tasks.ci95),
+            f"{tasks.p:.2g}",
+            score(measure, seeds.difference, seeds.ci95) if seeds else "needs two seeds",
+            f"{seeds.p:.2g}" if seeds else "",
+        )
+    return table
 
 
 def bench_table(figures: Mapping[str, Any]) -> Table:

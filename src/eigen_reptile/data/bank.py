@@ -1,11 +1,31 @@
-"""Where tasks come from."""
+"""Where tasks come from: a data set is settings that can be loaded; loaded, it is three banks of tasks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Shaped
+
+from eigen_reptile.progress import Announce
+
+Split = Literal["train", "validation", "test"]
+
+
+class DataError(Exception):
+    """A data set cannot be had or used as asked; the message says what is missing and what to do."""
+
+
+class TaskShape(NamedTuple):
+    """What a task is made of. A regression task has no classes: it counts as one."""
+
+    way: int
+    """Classes (N)."""
+    shots: int
+    """Support samples of each class (K)."""
+    queries: int
+    """Query samples of each class."""
 
 
 class Samples(NamedTuple):
@@ -21,15 +41,36 @@ class Bank(ABC):
     """A distribution over tasks."""
 
     @abstractmethod
-    def draw(self, count: int, shots: int, rngs: Sequence[np.random.Generator]) -> Samples:
-        """`count` tasks with `shots` support samples each; lane s draws from generator s."""
+    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        """`count` tasks for each lane; lane s draws from generator s, and from nothing else."""
+
+    @abstractmethod
+    def fitted(self, task: TaskShape) -> TaskShape:
+        """The task as this bank can supply it, perhaps with fewer queries; DataError if it cannot at all."""
 
     @property
     @abstractmethod
-    def features(self) -> int:
-        """Numbers in one input."""
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input, as the network gets it."""
+
+
+class Banks(NamedTuple):
+    """A loaded data set. No class of one split occurs in another."""
+
+    train: Bank
+    validation: Bank
+    test: Bank
+
+
+@dataclass(frozen=True)
+class Dataset(ABC):
+    """A data set that is not loaded yet: its fields say which, and where it lies."""
+
+    @abstractmethod
+    def load(self, announce: Announce) -> Banks:
+        """The data set's tasks; DataError if it is not there, not whole, or not what it should be."""
 
     @property
     @abstractmethod
-    def targets(self) -> int:
-        """Numbers in one answer."""
+    def classifies(self) -> bool:
+        """Whether answers are classes, told by accuracy; otherwise they are numbers, told by squared error."""

@@ -3,14 +3,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
-from eigen_reptile.data.bank import Bank, Samples
+from eigen_reptile.data.bank import Bank, Banks, Dataset, Samples, TaskShape
+from eigen_reptile.progress import Announce
 
 
+@final
 @dataclass(frozen=True)
-class Sine(Bank):
+class Sine(Dataset):
     """Sine curves of random amplitude and phase, known at equally spaced points."""
 
     points: int = 50
@@ -35,27 +38,43 @@ class Sine(Bank):
             )
 
     @property
-    def features(self) -> int:
-        return 1
+    def classifies(self) -> bool:
+        return False
+
+    def load(self, announce: Announce) -> Banks:
+        """The same distribution for every split: a curve drawn twice is next to impossible."""
+        return Banks(*[SineBank(self)] * 3)
+
+
+@final
+class SineBank(Bank):
+    """Tasks on sine curves."""
+
+    def __init__(self, config: Sine) -> None:
+        self._config = config
 
     @property
-    def targets(self) -> int:
-        return 1
+    def shape(self) -> tuple[int, ...]:
+        return (1,)
 
-    def draw(self, count: int, shots: int, rngs: Sequence[np.random.Generator]) -> Samples:
+    def fitted(self, task: TaskShape) -> TaskShape:
+        return task._replace(queries=self._config.points)
+
+    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
         """Tasks whose queries are the whole grid.
 
         The support is the whole grid too if that many shots are asked for, as in the original script's
         training; otherwise it is drawn from the grid with replacement, as in that script's evaluation.
         """
-        grid = np.linspace(self.low, self.high, self.points, dtype=np.float32)
+        config = self._config
+        grid = np.linspace(config.low, config.high, config.points, dtype=np.float32)
         uniform = np.stack([rng.random((count, 2)) for rng in rngs])
-        amplitude = self.min_amplitude + (self.max_amplitude - self.min_amplitude) * uniform[..., :1]
+        amplitude = config.min_amplitude + (config.max_amplitude - config.min_amplitude) * uniform[..., :1]
         phase = 2 * np.pi * uniform[..., 1:]
         curve = (amplitude * np.sin(grid + phase)).astype(np.float32)
         query_x = np.tile(grid, (*curve.shape[:2], 1))
         x, y = query_x, curve
-        if shots != self.points:
-            chosen = np.stack([rng.integers(self.points, size=(count, shots)) for rng in rngs])
+        if task.shots != config.points:
+            chosen = np.stack([rng.integers(config.points, size=(count, task.shots)) for rng in rngs])
             x, y = grid[chosen], np.take_along_axis(curve, chosen, axis=2)
         return Samples(x[..., None], y[..., None], query_x[..., None], curve[..., None])

@@ -46,9 +46,9 @@ class EigenReptile(TrajectoryMethod):
         (e, share, length), _ = main_direction_or_nan(rows, length=self.length, fix_sign=self.fix_sign)
         step = share if self.weighted else share.new_ones(()).expand_as(share)
         if self.combine == "product_of_means":
-            direction = length.mean(1, keepdim=True).to(e.dtype) * (step.to(e.dtype)[..., None] * e).mean(1)
+            direction = length.mean(1, keepdim=True).to(e) * (step.to(e)[..., None] * e).mean(1)
         else:
-            direction = ((length * step).to(e.dtype)[..., None] * e).mean(1)
+            direction = ((length * step).to(e)[..., None] * e).mean(1)
         reptile = (W[:, :, -1] - W[:, :, 0]).mean(1)
         return direction, {
             "length": length.mean(1),

@@ -1,10 +1,9 @@
-"""Recipes: one file per table or figure of the paper, each a dict from cell name to experiment."""
+"""Recipes: one file per table or figure of the paper, each from cell name to experiment."""
 
-from collections.abc import Callable
+from eigen_reptile.recipes.cifar_fs import CIFAR_FS
+from eigen_reptile.recipes.recipe import Published, Recipe, Scale
+from eigen_reptile.recipes.sine import SINE
 
-from eigen_reptile.config import Experiment
-from eigen_reptile.recipes.sine import sine
+RECIPES: dict[str, Recipe] = {"sine": SINE, "cifar-fs": CIFAR_FS}
 
-RECIPES: dict[str, Callable[[], dict[str, Experiment]]] = {"sine": sine}
-
-__all__ = ["RECIPES"]
+__all__ = ["RECIPES", "Published", "Recipe", "Scale"]

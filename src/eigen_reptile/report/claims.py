@@ -5,12 +5,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from eigen_reptile.evaluate import interval95
 from eigen_reptile.methods import METHODS
-from eigen_reptile.report.collect import Cell, find
-from eigen_reptile.report.tables import markdown, plus_minus
+from eigen_reptile.report.collect import Cell, Group, shots_and_columns
+from eigen_reptile.report.paired import Comparison, comparisons, paired, why_not_comparable
+from eigen_reptile.report.tables import markdown, score
+
+HOLDS = "holds here"
+REVERSED = "does not hold here: it is the other way round"
+STABLE = 0.02
+"""A change of accuracy that still counts as stable."""
 
 
 class Claim(NamedTuple):
@@ -29,38 +34,64 @@ RIVALS = {
 }
 
 
-def claims(cells: Sequence[Cell]) -> list[Claim]:
+def claims(groups: Sequence[Group]) -> list[Claim]:
     """Every claim about which these results say something."""
+    found: list[Claim] = []
+    for group in groups:
+        tested = Group(group.name, tuple(cell for cell in group.cells if cell.tests or not cell.converged))
+        if tested.cells:
+            found += _about_curves(tested) if group.measure == "squared error" else _about_pictures(tested)
+    return found
+
+
+def _about_curves(group: Group) -> list[Claim]:
+    """Section 5.1."""
     found: list[Claim] = []
     for rival, rival_name in RIVALS.items():
         for form, name in FORMS.items():
-            if pair := comparable(cells, name, rival_name):
-                found.append(_smaller(f"The main direction ({form}) ends lower than {rival}", *pair, Cell.final_errors))
-                found.append(
-                    _smaller(f"The main direction ({form}) converges faster than {rival}", *pair, mean_of_curve)
-                )
+            if pair := comparable(group, name, rival_name):
+                says = f"The main direction ({form}) ends lower than {rival}"
+                found.append(_smaller(says, *pair, Cell.final_scores))
+                says = f"The main direction ({form}) converges faster than {rival}"
+                found.append(_smaller(says, *pair, mean_of_curve))
     for form, name in FORMS.items():
-        pair = comparable(cells, name, "reptile")
+        pair = comparable(group, name, "reptile")
         if pair and all(cell.pictured_to_the_end for cell in pair):
             says = f"Eigen-Reptile's ({form}) initial curve is flatter than Reptile's"
             found.append(_smaller(says, *pair, Cell.initial_spread))
-    if pair := comparable(cells, "eigen-reptile-no-sign-fix", "eigen-reptile-authors"):
+    if pair := comparable(group, "eigen-reptile-no-sign-fix", "eigen-reptile-authors"):
         found.append(_without_sign(*pair))
     return found
 
 
-def comparable(cells: Sequence[Cell], name: str, other_name: str) -> tuple[Cell, Cell] | None:
+def _about_pictures(group: Group) -> list[Claim]:
+    """Section 5.2, and the appendix on the number of inner steps."""
+    found: list[Claim] = []
+    reptile = group.find(METHODS["reptile"])
+    for form, name in FORMS.items():
+        ours = group.find(METHODS[name])
+        if ours and reptile and not why_not_comparable(ours, reptile):
+            for comparison in comparisons(ours, reptile):
+                how = f"{comparison.shots}-shot, {comparison.column}"
+                says = f"Eigen-Reptile ({form}) is more accurate than Reptile: {group.name}, {how}"
+                found.append(_more_accurate(says, comparison))
+    if len({cell.experiment.inner.steps for cell in group.cells}) > 2:
+        found.append(_plateau(group))
+    return found
+
+
+def comparable(group: Group, name: str, other_name: str) -> tuple[Cell, Cell] | None:
     """The cells of two methods, if there are both, and nothing but the method differs."""
-    ours, theirs = find(list(cells), METHODS[name]), find(list(cells), METHODS[other_name])
+    ours, theirs = group.find(METHODS[name]), group.find(METHODS[other_name])
     if ours is None or theirs is None:
         return None
     same = replace(ours.experiment, method=theirs.experiment.method) == theirs.experiment
     return (ours, theirs) if same else None
 
 
-def claims_table(cells: Sequence[Cell]) -> str:
+def claims_table(groups: Sequence[Group]) -> str:
     """The claims in Markdown."""
-    return markdown(["the paper says", "measured here", "verdict"], [list(claim) for claim in claims(cells)])
+    return markdown(["the paper says", "measured here", "verdict"], [list(claim) for claim in claims(groups)])
 
 
 def mean_of_curve(cell: Cell) -> np.ndarray:
@@ -74,22 +105,52 @@ def _smaller(says: str, ours: Cell, theirs: Cell, measure: Callable[[Cell], np.n
     """Whether a measure is smaller with `ours`, seed by seed: both saw the same tasks and batches."""
     if not (ours.converged and theirs.converged):
         lost = " and ".join(cell.name for cell in (ours, theirs) if not cell.converged)
-        verdict = "holds here" if ours.converged else "does not hold here"
+        verdict = HOLDS if ours.converged else "does not hold here"
         return Claim(says, f"{lost}: diverges with every outer step", verdict)
     mine, other = measure(ours), measure(theirs)
     if mine.size < 2:
         return Claim(says, f"{mine[0]:.4f} against {other[0]:.4f}, one seed", "not decided: it needs two seeds or more")
-    difference, half = interval95(mine - other)
-    p = float(stats.ttest_rel(mine, other).pvalue)
+    found = paired(mine, other)
     measured = (
-        f"{plus_minus(*interval95(mine))} against {plus_minus(*interval95(other))}; "
-        f"paired difference {difference:+.4f} ± {half:.4f} (p = {p:.2g}, {mine.size} seeds)"
+        f"{score('squared error', *interval95(mine))} against {score('squared error', *interval95(other))}; "
+        f"paired difference {found.difference:+.4f} ± {found.ci95:.4f} (p = {found.p:.2g}, {mine.size} seeds)"
     )
-    if difference + half < 0:
-        return Claim(says, measured, "holds here")
-    if difference - half > 0:
-        return Claim(says, measured, "does not hold here: it is the other way round")
-    return Claim(says, measured, "not seen here: no clear difference")
+    return Claim(says, measured, _verdict(-found.difference, found.ci95))
+
+
+def _more_accurate(says: str, comparison: Comparison) -> Claim:
+    tasks, seeds = comparison.over_tasks, comparison.over_seeds
+    measured = (
+        f"{100 * tasks.first:.2f} % against {100 * tasks.second:.2f} %; paired difference "
+        f"{100 * tasks.difference:+.2f} ± {100 * tasks.ci95:.2f} points (p = {tasks.p:.2g}, {tasks.pairs} tasks)"
+    )
+    if seeds is not None:
+        measured += f"; over {seeds.pairs} seeds {100 * seeds.difference:+.2f} ± {100 * seeds.ci95:.2f}"
+    return Claim(says, measured, _verdict(tasks.difference, tasks.ci95))
+
+
+def _plateau(group: Group) -> Claim:
+    """Whether accuracy changes by more than two points beyond seven inner steps."""
+    says = "From 7 inner steps on the accuracy is stable (appendix, hyperparameter analysis)"
+    cells = {cell.experiment.inner.steps: cell for cell in group.cells if cell.tests}
+    shots = max(shots for shots, _ in shots_and_columns(group.cells))
+    found = {steps: cell.task_scores(shots, "transductive") for steps, cell in sorted(cells.items())}
+    scores = {steps: values for steps, values in found.items() if values is not None}
+    later = {steps: paired(values, scores[7]) for steps, values in scores.items() if steps > 7 and 7 in scores}
+    if not later:
+        return Claim(says, "no cells with 7 and with more steps", "not decided")
+    listed = ", ".join(f"{steps} steps {100 * values.mean():.2f} %" for steps, values in scores.items())
+    changes = "; ".join(f"{s} against 7: {100 * p.difference:+.2f} ± {100 * p.ci95:.2f}" for s, p in later.items())
+    largest = max(abs(change.difference) + change.ci95 for change in later.values())
+    clear = any(abs(change.difference) - change.ci95 > STABLE for change in later.values())
+    verdict = "holds here" if largest < STABLE else "does not hold here" if clear else "not decided here"
+    return Claim(says, f"{shots}-shot on {group.name}: {listed}; points {changes}", f"{verdict}, within 2 points")
+
+
+def _verdict(gain: float, ci95: float) -> str:
+    if gain - ci95 > 0:
+        return HOLDS
+    return REVERSED if gain + ci95 < 0 else "not seen here: no clear difference"
 
 
 def _without_sign(unsigned: Cell, signed: Cell) -> Claim:
@@ -106,7 +167,7 @@ def _without_sign(unsigned: Cell, signed: Cell) -> Claim:
     measured = f"validation error {start:.3f} before training and {end:.3f} after it, at its best outer step; {lanes}"
     if end >= start / 2:
         return Claim(says, measured, "holds here")
-    worse = _smaller("", unsigned, signed, Cell.final_errors)
-    ending = {"holds here": "a smaller", "does not hold here: it is the other way round": "a larger"}
+    worse = _smaller("", unsigned, signed, Cell.final_scores)
+    ending = {HOLDS: "a smaller", REVERSED: "a larger"}
     verdict = f"does not hold here: it converges, to {ending.get(worse.verdict, 'a similar')} test error"
     return Claim(says, f"{measured}; test error {worse.measured}", verdict)

@@ -1,6 +1,8 @@
 """Result files as the report reads them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +13,26 @@ from eigen_reptile.experiment import RESULT_FORMAT
 from eigen_reptile.methods import Method
 from eigen_reptile.runs import RunError, read_json
 
+PARTS = {"measure", "steps", "lanes", "choice", "history", "pictures", "test", "seconds", "environment"}
+
 
 @dataclass(frozen=True)
 class Cell:
     """One finished experiment."""
 
     name: str
+    folder: Path
     experiment: Experiment
     result: dict[str, Any]
 
     @property
-    def test(self) -> dict[str, Any]:
-        """Errors on test tasks; a cell in which all lanes diverged has none, see `converged`."""
-        test: dict[str, Any] = self.result["test"]
-        return test
+    def tests(self) -> list[dict[str, Any]]:
+        """Scores on test tasks, one entry for each number of shots; none if they were not touched."""
+        return self.result["test"] or []
 
     @property
     def converged(self) -> bool:
-        return self.result["test"] is not None
+        return self.result["choice"] is not None
 
     @property
     def chosen(self) -> list[int]:
@@ -36,15 +40,23 @@ class Cell:
         lr = self.result["choice"]["lr"]
         return [number for number, lane in enumerate(self.experiment.lanes) if lane.lr == lr]
 
-    def final_errors(self) -> np.ndarray:
-        """Each seed's test error after the last inner step."""
-        return np.array([row[-1] for row in self.test["per_seed"]])
+    def final_scores(self) -> np.ndarray:
+        """Each seed's test score with the first number of shots, by the measure that decides."""
+        return np.array([row[-1] for row in self.tests[0]["per_seed"]])
+
+    def task_scores(self, shots: int, column: str) -> np.ndarray | None:
+        """Each test task's score, averaged over the seeds; None if it was not kept."""
+        test = next((test for test in self.tests if test["shots"] == shots), None)
+        if test is None or test["per_task"] is None or column not in test["columns"]:
+            return None
+        scores: np.ndarray = np.array(test["per_task"][test["columns"].index(column)]).mean(0)
+        return scores
 
     def learning_curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Iterations, and each seed's validation error there (iterations x seeds), with the chosen step size."""
+        """Iterations, and each seed's validation score there (iterations x seeds), with the chosen step size."""
         history = self.result["history"]
-        errors = [[line[lane] for lane in self.chosen] for line in history["error"]]
-        return np.array(history["step"]), np.array(errors, dtype=float)
+        scores = [[line[lane] for lane in self.chosen] for line in history["score"]]
+        return np.array(history["step"]), np.array(scores, dtype=float)
 
     def initial_spread(self) -> np.ndarray:
         """Standard deviation over x of each seed's curve before any inner step, after the last pictured iteration."""
@@ -58,33 +70,64 @@ class Cell:
         return self.converged and bool(pictures) and pictures[-1]["step"] == last and None not in pictures[-1]["curves"]
 
     def validation(self, lr: float) -> tuple[list[float], int]:
-        """Final validation errors of the seeds that did not diverge with this step size, and how many did."""
+        """Final validation scores of the seeds that did not diverge with this step size, and how many did."""
         lanes = [lane for lane in self.result["lanes"] if lane["lr"] == lr]
-        errors = [lane["validation"][-1] for lane in lanes if lane["validation"] is not None]
-        return errors, len(lanes) - len(errors)
+        scores = [lane["validation"][-1] for lane in lanes if lane["validation"] is not None]
+        return scores, len(lanes) - len(scores)
 
 
-def collect(folder: Path) -> list[Cell]:
-    """All results below the folder, by name. RunError if there are none or one cannot be read."""
+@dataclass(frozen=True)
+class Group:
+    """The cells that lie in one folder, as those of one recipe do."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def measure(self) -> str:
+        measure: str = self.cells[0].result["measure"]
+        return measure
+
+    @property
+    def converged(self) -> list[Cell]:
+        return [cell for cell in self.cells if cell.converged]
+
+    def find(self, method: Method) -> Cell | None:
+        """The cell that used this method."""
+        return next((cell for cell in self.cells if cell.experiment.method == method), None)
+
+
+def collect(folder: Path) -> list[Group]:
+    """All results below the folder, those of one measure in one folder together, by name.
+
+    RunError if there are none or one cannot be read.
+    """
     files = sorted(folder.glob("**/result.json"))
     if not files:
         raise RunError(f"no result.json below {folder}: train something there first")
-    cells = []
-    for file in files:
-        result = read_json(file)
-        if not isinstance(result, dict) or result.get("format") != RESULT_FORMAT:
-            raise RunError(f"{file} is not a result of this version (format {RESULT_FORMAT})")
-        try:
-            missing = {"lanes", "choice", "history", "pictures", "test", "seconds", "environment"} - result.keys()
-            if missing:
-                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-            experiment = from_json(result["experiment"])
-        except (KeyError, ValueError) as error:
-            raise RunError(f"{file} cannot be understood: {error}") from error
-        cells.append(Cell(file.parent.name, experiment, result))
-    return cells
+    cells = sorted(map(read_cell, files), key=_place)
+    return [Group(parent.name or "results", tuple(cells)) for (parent, _), cells in groupby(cells, key=_place)]
 
 
-def find(cells: list[Cell], method: Method) -> Cell | None:
-    """The cell that used this method."""
-    return next((cell for cell in cells if cell.experiment.method == method), None)
+def _place(cell: Cell) -> tuple[Path, str]:
+    return cell.folder.resolve().parent, cell.result["measure"]
+
+
+def read_cell(file: Path) -> Cell:
+    """One result; RunError if it cannot be read."""
+    result = read_json(file)
+    if not isinstance(result, dict) or result.get("format") != RESULT_FORMAT:
+        raise RunError(f"{file} is not a result of this version (format {RESULT_FORMAT})")
+    try:
+        if missing := PARTS - result.keys():
+            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        experiment = from_json(result["experiment"])
+    except (KeyError, ValueError) as error:
+        raise RunError(f"{file} cannot be understood: {error}") from error
+    return Cell(file.parent.name, file.parent, experiment, result)
+
+
+def shots_and_columns(cells: Sequence[Cell]) -> list[tuple[int, str]]:
+    """Every measure that some cell was tested by."""
+    found = [(test["shots"], column) for cell in cells for test in cell.tests for column in test["columns"]]
+    return list(dict.fromkeys(found))

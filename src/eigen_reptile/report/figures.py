@@ -1,7 +1,7 @@
 """Figures, as files. matplotlib is used without its global state, so nothing needs a screen."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,24 +10,74 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import stats
 
-from eigen_reptile.report.collect import Cell
+from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.runs import write_atomically
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
 
-def loss_of_directions(cells: Sequence[Cell], path: Path) -> None:
-    """Validation error over the iterations, one line for each direction, with the 95 % interval over seeds."""
+def learning_curves(group: Group, path: Path) -> None:
+    """Validation score over the iterations, one line for each cell, with the 95 % interval over seeds."""
     figure = _figure(8.0, 5.0)
     axes = figure.subplots()
-    for number, cell in enumerate(cells):
-        steps, errors = cell.learning_curve()
-        mean, half = errors.mean(1), _half_width(errors)
+    in_per_cent = group.measure == "accuracy"
+    for number, cell in enumerate(group.converged):
+        steps, scores = cell.learning_curve()
+        scores = 100 * scores if in_per_cent else scores
+        mean, half = scores.mean(1), _half_width(scores)
         label = f"{cell.name} (outer step {cell.result['choice']['lr']:g})"
         axes.plot(steps, mean, color=f"C{number}", linestyle=STYLES[number % len(STYLES)], label=label)
-        axes.fill_between(steps, np.maximum(mean - half, 1e-3), mean + half, color=f"C{number}", alpha=0.2, lw=0)
-    axes.set_title("Validation error of each update direction: mean and 95 % interval over seeds")
-    _label_errors(axes, "outer iteration", "squared error after the last inner step")
+        # Errors have a logarithmic axis, on which an interval cannot reach zero.
+        low = mean - half if in_per_cent else np.maximum(mean - half, 1e-3)
+        axes.fill_between(steps, low, mean + half, color=f"C{number}", alpha=0.2, lw=0)
+    axes.set_title("Validation while training: mean and 95 % interval over seeds")
+    if not in_per_cent:
+        axes.set_yscale("log")
+    _label(axes, "outer iteration", "accuracy, %" if in_per_cent else "squared error after the last inner step")
+    _save(figure, path)
+
+
+def accuracy_over_inner_steps(cells: Sequence[Cell], path: Path) -> None:
+    """Test accuracy against the number of inner steps in training, with 95 % intervals over tasks."""
+    figure = _figure(7.0, 4.5)
+    axes = figure.subplots()
+    steps = [cell.experiment.inner.steps for cell in cells]
+    for number, (shots, column) in enumerate(shots_and_columns(cells)):
+        tests = [next(test for test in cell.tests if test["shots"] == shots) for cell in cells]
+        place = tests[0]["columns"].index(column)
+        means = [100 * test["mean"][place] for test in tests]
+        halves = [100 * test["ci95_tasks"][place] for test in tests]
+        style = "-" if column == "transductive" else "--"
+        axes.errorbar(
+            steps, means, halves, marker="o", capsize=3, ls=style, color=f"C{number}", label=f"{shots}-shot, {column}"
+        )
+    axes.set_title("Inner steps in training, and accuracy on test tasks")
+    _label(axes, "inner steps", "accuracy, %")
+    _save(figure, path)
+
+
+def example_task(examples: Mapping[str, Mapping[str, np.ndarray]], path: Path) -> None:
+    """One task: a support picture of each class, and queries with what each method takes them for."""
+    first = next(iter(examples.values()))
+    way = len(first["support"])
+    rows = 1 + len(first["query"]) // way
+    figure = _figure(1.5 * way, (1.1 + 0.22 * len(examples)) * rows + 0.5)
+    grid = figure.subplots(rows, way, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for label, (axes, picture) in enumerate(zip(grid[0], first["support"], strict=True)):
+        _show(axes, picture)
+        axes.set_title(f"class {label + 1}: support", fontsize="small")
+    for number, (picture, truth) in enumerate(zip(first["query"], first["query_y"], strict=True)):
+        axes = grid[1 + number % (rows - 1)][truth]
+        _show(axes, picture)
+        for line, (method, example) in enumerate(examples.items()):
+            said = int(example["predicted"][number])
+            right = said == truth
+            words = f"{method}: {said + 1} {'right' if right else 'wrong'}"
+            height = 1.04 + 0.17 * (len(examples) - 1 - line)
+            colour = "tab:green" if right else "tab:red"
+            axes.text(0.5, height, words, color=colour, fontsize=6, ha="center", transform=axes.transAxes)
     _save(figure, path)
 
 
@@ -76,19 +126,25 @@ def step_sizes(cells: Sequence[Cell], path: Path) -> None:
             label=cell.name,
         )
     axes.set_xscale("log")
+    axes.set_yscale("log")
     axes.set_title("The same grid of outer step sizes for every direction")
-    _label_errors(axes, "outer step size", "validation error after training")
+    _label(axes, "outer step size", "validation error after training")
     axes.set_ylim(top=10 * max(cell.learning_curve()[1][0].mean() for cell in cells if cell.converged))
     _save(figure, path)
 
 
-def _label_errors(axes: Axes, x: str, y: str) -> None:
-    """Errors on a logarithmic scale, with a grid to read them by."""
-    axes.set_yscale("log")
+def _label(axes: Axes, x: str, y: str) -> None:
+    """Names for the axes, and a grid to read them by."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
+
+
+def _show(axes: Axes, picture: np.ndarray) -> None:
+    """A picture (C, H, W) of bytes."""
+    shown = np.moveaxis(picture, 0, -1)
+    axes.imshow(shown if shown.shape[-1] == 3 else shown[..., 0], cmap="gray", vmin=0, vmax=255)
 
 
 def _half_width(errors: np.ndarray) -> np.ndarray:

@@ -1,0 +1,110 @@
+"""Tasks from pictures that lie, class after class, in one array of bytes."""
+
+import logging
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+from jaxtyping import UInt8
+
+from eigen_reptile.data.bank import Bank, DataError, Samples, TaskShape
+
+log = logging.getLogger(__name__)
+
+
+@final
+class ImageBank(Bank):
+    """The pictures of one split: `sizes[i]` pictures of the class `names[i]`, one class after the other.
+
+    With `turned`, each class turned by 90, 180 and 270 degrees is a class of its own.
+    """
+
+    def __init__(
+        self, pixels: UInt8[np.ndarray, "N H W C"], names: Sequence[str], sizes: Sequence[int], turned: bool = False
+    ) -> None:
+        self.pixels = pixels
+        self.names = tuple(names)
+        self.sizes = np.asarray(sizes, dtype=np.int64)
+        self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
+        self._turns = 4 if turned else 1
+
+    @property
+    def classes(self) -> int:
+        """Classes that a task can draw from."""
+        return len(self.names) * self._turns
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        _, height, width, channels = self.pixels.shape
+        return channels, height, width
+
+    def fitted(self, task: TaskShape) -> TaskShape:
+        """The task with as many queries as the largest classes leave, if those are fewer than asked for.
+
+        Support without queries is for training, where a small class may repeat its pictures; queries must differ
+        from the support and from each other.
+        """
+        if self.classes < task.way:
+            raise DataError(
+                f"a task of {task.way} classes cannot be drawn from {self.classes}: use a smaller --task.way"
+            )
+        if task.queries == 0:
+            return task
+        enough = int(np.sort(np.repeat(self.sizes, self._turns))[-task.way])
+        queries = min(task.queries, enough - task.shots)
+        if queries < 1:
+            raise DataError(
+                f"{task.way} classes with {task.shots} support pictures and a query each are needed, but only "
+                f"{int((self.sizes > task.shots).sum()) * self._turns} have more than {task.shots} pictures: "
+                "use fewer --evaluation.shots, or add pictures"
+            )
+        short = [name for name, size in zip(self.names, self.sizes, strict=True) if size < task.shots + queries]
+        if short:
+            log.warning(
+                "%d classes have fewer than %d pictures and are left out of %d-shot tasks: %s",
+                len(short), task.shots + queries, task.shots, ", ".join(short[:5]) + (", ..." if short[5:] else ""),
+            )  # fmt: skip
+        if queries < task.queries:
+            log.warning(
+                "the classes leave %d queries each for %d-shot tasks, not %d", queries, task.shots, task.queries
+            )
+        return task._replace(queries=queries)
+
+    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        chosen, turns = zip(*(self._choose(count, task, rng) for rng in rngs), strict=True)
+        pictures = self._pictures(np.stack(chosen), np.stack(turns))
+        label = np.broadcast_to(np.arange(task.way)[:, None], pictures.shape[:4]).copy()
+
+        def part(some: slice) -> tuple[np.ndarray, np.ndarray]:
+            x, y = pictures[:, :, :, some], label[:, :, :, some]
+            # Channels first, as networks expect, in a view: the bytes stay as they lie.
+            x = np.moveaxis(x.reshape(*x.shape[:2], -1, *x.shape[4:]), -1, -3)
+            return x, y.reshape(*y.shape[:2], -1)
+
+        return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)))
+
+    def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of pixels (count, way, shots + queries), and quarter turns (count, way)."""
+        needed = task.shots + task.queries
+        usable = np.flatnonzero(self.sizes >= needed) if task.queries else np.flatnonzero(self.sizes)
+        rows = np.empty((count, task.way, needed), dtype=np.int64)
+        turns = np.empty((count, task.way), dtype=np.int64)
+        for number in range(count):
+            picked = rng.choice(len(usable) * self._turns, size=task.way, replace=False)
+            turns[number] = picked % self._turns
+            for place, label in enumerate(usable[picked // self._turns]):
+                rows[number, place] = self._starts[label] + _some(int(self.sizes[label]), needed, rng)
+        return rows, turns
+
+    def _pictures(self, rows: np.ndarray, turns: np.ndarray) -> np.ndarray:
+        pictures = np.array(self.pixels[rows])  # a copy in memory, out of the map
+        for turn in range(1, self._turns):
+            here = turns == turn
+            pictures[here] = np.rot90(pictures[here], turn, axes=(-3, -2))
+        return pictures
+
+
+def _some(size: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+    """`wanted` of the numbers below `size`, each once; where there are too few, whole rounds of all first."""
+    rounds = [rng.permutation(size) for _ in range((wanted - 1) // size)]
+    return np.concatenate([*rounds, rng.choice(size, size=wanted - size * len(rounds), replace=False)])

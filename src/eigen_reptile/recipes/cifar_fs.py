@@ -1,0 +1,37 @@
+"""CIFAR-FS (paper, table 2)."""
+
+from eigen_reptile.config import Experiment
+from eigen_reptile.data import CifarFs
+from eigen_reptile.recipes.pictures import Rates, Small, cells_of
+from eigen_reptile.recipes.recipe import Published, Recipe, Scale
+
+SMALL = Small(
+    steps=3500,
+    tuning_steps=400,
+    seeds=(0, 1),
+    tasks=200,
+    every=500,
+    rates={
+        "reptile": Rates(0.002, 1.0),
+        "eigen-reptile-paper": Rates(0.002, 1.0),
+        "eigen-reptile-authors": Rates(0.002, 1.0),
+    },
+)
+
+
+def _cells(scale: Scale) -> dict[str, Experiment]:
+    return cells_of(CifarFs(), SMALL, scale)
+
+
+CIFAR_FS = Recipe(
+    "Table 2: Reptile and Eigen-Reptile on CIFAR-FS, 5-way 1-shot and 5-shot.",
+    _cells,
+    {
+        ("reptile", 1): Published(58.30, 1.20),
+        ("reptile", 5): Published(75.45, 0.55),
+        ("eigen-reptile-paper", 1): Published(61.90, 1.40),
+        ("eigen-reptile-paper", 5): Published(78.30, 0.50),
+        ("eigen-reptile-authors", 1): Published(61.90, 1.40),
+        ("eigen-reptile-authors", 5): Published(78.30, 0.50),
+    },
+)

@@ -1,0 +1,100 @@
+"""Paired comparisons: both sides saw the same tasks, so only their differences matter."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.evaluate import interval95
+from eigen_reptile.report.collect import Cell, read_cell, shots_and_columns
+from eigen_reptile.runs import RunError, differences
+
+
+class Paired(NamedTuple):
+    """First minus second."""
+
+    first: float
+    second: float
+    difference: float
+    ci95: float
+    p: float
+    pairs: int
+
+
+class Comparison(NamedTuple):
+    """Two runs by one measure, over the test tasks (each averaged over the seeds) and over the seeds."""
+
+    shots: int
+    column: str
+    over_tasks: Paired
+    over_seeds: Paired | None
+
+
+def paired(first: np.ndarray, second: np.ndarray) -> Paired:
+    """The mean difference with its 95 % interval and the p-value of the paired t-test."""
+    difference, half = interval95(first - second)
+    # Differences that are all the same have no spread to test against: nothing is doubted then.
+    spread = bool(np.ptp(first - second) > 0)
+    p = float(stats.ttest_rel(first, second).pvalue) if spread else float(difference == 0)
+    return Paired(float(first.mean()), float(second.mean()), difference, half, p, len(first))
+
+
+def compare_runs(first: Path, second: Path) -> tuple[str, list[Comparison]]:
+    """The measure, and two finished runs by every way in which both were tested."""
+    cells = [read_cell(_result_of(folder)) for folder in (first, second)]
+    if reasons := why_not_comparable(*cells):
+        raise RunError(f"{first} and {second} were not tested on the same tasks: {'; '.join(reasons)}")
+    found = comparisons(*cells)
+    if not found:
+        raise RunError(f"{first} and {second} share no measure on test tasks: were both tested?")
+    return str(cells[0].result["measure"]), found
+
+
+def comparisons(first: Cell, second: Cell) -> list[Comparison]:
+    """Two cells by every way in which both were tested and their tasks' scores kept."""
+    found = []
+    for shots, column in shots_and_columns([first]):
+        tasks = [cell.task_scores(shots, column) for cell in (first, second)]
+        if tasks[0] is not None and tasks[1] is not None:
+            found.append(
+                Comparison(shots, column, paired(tasks[0], tasks[1]), _over_seeds(first, second, shots, column))
+            )
+    return found
+
+
+def why_not_comparable(first: Cell, second: Cell) -> list[str]:
+    """What sets the test tasks of two cells apart; nothing if they are the same."""
+    seen, other = (_tasks_of(cell.experiment) for cell in (first, second))
+    return differences(seen, other)
+
+
+def _tasks_of(exp: Experiment) -> dict[str, Any]:
+    """The part of an experiment on which its test tasks depend; where the data lies is none of it."""
+    value = to_json(replace(exp, evaluation=replace(exp.evaluation, every=1, monitor_tasks=1, pictures=())))
+    data = {name: setting for name, setting in value["data"].items() if name != "root"}
+    return {"data": data, "evaluation": value["evaluation"], "way": exp.task.way}
+
+
+def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> Paired | None:
+    """Paired over the seeds, if both have the same two or more."""
+    seeds = first.experiment.seeds
+    if seeds != second.experiment.seeds or len(seeds) < 2:
+        return None
+    scores = [_per_seed(cell.tests, shots, column) for cell in (first, second)]
+    return paired(*scores)
+
+
+def _per_seed(tests: Sequence[dict[str, Any]], shots: int, column: str) -> np.ndarray:
+    test = next(test for test in tests if test["shots"] == shots)
+    return np.array([row[test["columns"].index(column)] for row in test["per_seed"]])
+
+
+def _result_of(folder: Path) -> Path:
+    file = folder / "result.json"
+    if not file.exists():
+        raise RunError(f"there is no finished run in {folder}: it has no result.json")
+    return file

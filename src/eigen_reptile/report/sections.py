@@ -1,0 +1,123 @@
+"""The parts of the report: what is said about each group of results."""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from eigen_reptile.experiment import read_examples
+from eigen_reptile.methods import METHODS
+from eigen_reptile.recipes import RECIPES
+from eigen_reptile.report import figures, tables
+from eigen_reptile.report.claims import claims_table
+from eigen_reptile.report.collect import Cell, Group
+
+
+class Section(NamedTuple):
+    """One part of the report: some words, and a table or a figure."""
+
+    name: str
+    title: str
+    text: str
+    markdown: str = ""
+    figure: Path | None = None
+
+    @property
+    def table(self) -> list[list[str]]:
+        """The cells of the Markdown table."""
+        lines = [line.strip("| ").split(" | ") for line in self.markdown.splitlines()]
+        return [[cell.strip("` ") for cell in line] for line in lines if not line[0].startswith("---")]
+
+    @property
+    def image(self) -> str:
+        return base64.b64encode(self.figure.read_bytes()).decode() if self.figure else ""
+
+
+def make_sections(groups: Sequence[Group], drawings: Path) -> list[Section]:
+    """All parts of the report, with their figures drawn into a folder."""
+    drawings.mkdir(parents=True, exist_ok=True)
+    sections: list[Section] = []
+    for group in groups:
+        sections += _about_curves(group, drawings) if group.measure == "squared error" else _about(group, drawings)
+    claims = (
+        "Paired: all methods saw the same tasks and batches, over seeds on the sine wave, and over test tasks (each "
+        "averaged over the seeds) on pictures. A claim holds if the 95 % interval of the difference lies on its side "
+        "of zero. Faster means a smaller validation error, averaged over training; convergence means less than half of "
+        "the validation error that the network had before training."
+    )
+    sections.append(Section("claims", "The paper's claims", claims, claims_table(groups)))
+    sections.append(Section("provenance", "Where this comes from", "", tables.provenance(groups)))
+    return sections
+
+
+def _about_curves(group: Group, drawings: Path) -> list[Section]:
+    """Section 5.1 of the paper: squared errors on the sine wave."""
+    cells, converged = group.cells, group.converged
+    errors = (
+        "Squared error over the whole curve, mean and 95 % interval over seeds, after so many inner steps on 10 "
+        "shots. The outer step size was chosen on validation tasks. The integral is the paper's loss."
+    )
+    sections = [Section("errors", f"{group.name}: error on test tasks", errors, tables.errors(cells))]
+    if converged:
+        figure = drawings / "directions.png"
+        figures.learning_curves(group, figure)
+        text = "Validation error over the outer iterations (paper, figure 4)."
+        sections.append(Section("directions", f"{group.name}: error while training", text, figure=figure))
+    pair = [cell for name in ("eigen-reptile", "reptile") if (cell := group.find(METHODS[name])) and cell.converged]
+    if pair and all(len(cell.result["pictures"]) == len(pair[0].result["pictures"]) > 0 for cell in pair):
+        figure = drawings / "curves.png"
+        figures.fitted_curves(pair, figure)
+        text = "One task, seed 0, at several outer iterations (paper, figure 3)."
+        sections.append(Section("curves", f"{group.name}: fitted curves", text, figure=figure))
+    if converged and any(len(cell.experiment.meta.lr) > 1 for cell in cells):
+        figure = drawings / "step-sizes.png"
+        figures.step_sizes(cells, figure)
+        text = "Validation error after training, mean over seeds."
+        table = tables.step_sizes(cells)
+        sections.append(Section("step-sizes", f"{group.name}: outer step sizes", text, table, figure))
+    return sections
+
+
+def _about(group: Group, drawings: Path) -> list[Section]:
+    """Accuracies on pictures."""
+    if not any(cell.tests for cell in group.cells):
+        text = "Accuracy on validation tasks with each of the rates that were tried; the test tasks were not touched."
+        return [Section(group.name, f"{group.name}: rates tried", text, tables.step_sizes(group.cells))]
+    recipe = RECIPES.get(group.name)
+    table = tables.accuracies(group.cells, recipe.published if recipe else {})
+    sections = [Section(group.name, f"{group.name}: accuracy on test tasks", _protocol(group.cells), table)]
+    if group.converged:
+        figure = drawings / f"{group.name}.png"
+        figures.learning_curves(group, figure)
+        text = "Accuracy on validation tasks over the outer iterations."
+        sections.append(Section(f"{group.name}-curve", f"{group.name}: accuracy while training", text, figure=figure))
+    if len({cell.experiment.inner.steps for cell in group.cells}) > 2:
+        figure = drawings / f"{group.name}-steps.png"
+        by_steps = sorted((cell for cell in group.cells if cell.tests), key=lambda cell: cell.experiment.inner.steps)
+        figures.accuracy_over_inner_steps(by_steps, figure)
+        text = "Accuracy against the number of inner steps in training (paper, appendix)."
+        sections.append(Section(f"{group.name}-steps", f"{group.name}: inner steps", text, figure=figure))
+    examples = {cell.name: found for cell in group.cells if (found := read_examples(cell.folder))}
+    if examples:
+        figure = drawings / f"{group.name}-example.png"
+        figures.example_task(examples, figure)
+        text = "One test task: a support picture of each class, and queries with what each method takes them for."
+        sections.append(
+            Section(f"{group.name}-example", f"{group.name}: pictures and predictions", text, figure=figure)
+        )
+    return sections
+
+
+def _protocol(cells: Sequence[Cell]) -> str:
+    """How the accuracies were measured, and at what scale: the paper trains for 100,000 iterations."""
+    lengths = sorted({cell.result["steps"] for cell in cells})
+    steps = " to ".join(f"{length:,}" for length in dict.fromkeys((lengths[0], lengths[-1])))
+    exp = cells[0].experiment
+    test = next(cell.tests[0] for cell in cells if cell.tests)
+    scale = "" if lengths[0] >= 100_000 else f" This is scaled down: {steps} iterations here, 100,000 in the paper."
+    return (
+        f"{exp.task.way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
+        f"class, after {exp.evaluation.after[-1]} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
+        "batch-norm sees all queries of a task together; inductive: each query with the support alone."
+        f"{scale}"
+    )
