@@ -1,5 +1,5 @@
 # Two commands on a machine with only Python 3.11, git and make:
-#   make quickstart   set up, train Reptile and Eigen-Reptile on the sine wave, write a report
+#   make quickstart   set up, train Reptile and Eigen-Reptile on sine waves and glyphs, write a report
 #   make test         set up, check style and types, run the tests
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -18,7 +18,7 @@ test: .venv/installed-dev
 
 # Tables, figures and verdicts in docs/ and README.md, from the committed result files.
 docs: .venv/installed
-	$(BIN)/eigen-reptile report results/sine --out docs --insert README.md docs/algorithm.md
+	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

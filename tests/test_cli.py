@@ -4,20 +4,23 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
 
-from eigen_reptile.cli import COMMANDS, run
+from eigen_reptile.cli import COMMANDS, commands, run
 from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.data import DATASETS
+from eigen_reptile.data import DATASETS, Glyphs
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
-from eigen_reptile.recipes import RECIPES
+from eigen_reptile.recipes import RECIPES, Recipe
 
 SMALL = (
     *("--meta.steps", "3", "--compile", "off", "--model.hidden", "4", "4", "--inner.steps", "2"),
@@ -38,11 +41,15 @@ class Said(NamedTuple):
 
 Cli = Callable[..., Said]
 
+ABSENT = "mps" if torch.cuda.is_available() else "cuda"
+"""A device that this machine has not; none has both."""
+
 
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Runs a command in an empty folder."""
+    """Runs a command in an empty folder, without data sets."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("EIGEN_REPTILE_DATA", raising=False)
     monkeypatch.delenv("FORCE_COLOR", raising=False)  # colours would come between the words looked for
     return lambda *args: Said(run(args), *capsys.readouterr())
 
@@ -56,6 +63,11 @@ def files(folder: str) -> dict[Path, tuple[int, bytes]]:
 def saved(file: str) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(Path(file).read_text())
     return value
+
+
+def without_tasks(test: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The test's numbers as the command line says them: not those of every single task."""
+    return [{key: value for key, value in part.items() if key != "per_task"} for part in test]
 
 
 def test_list_names_everything(cli: Cli) -> None:
@@ -75,6 +87,7 @@ def test_list_names_everything(cli: Cli) -> None:
         ("run sin", "did you mean sine?"),
         ("run sine --only reptil", "did you mean reptile?"),
         ("bench sin", "did you mean sine?"),
+        ("train reptile cifar-f --out run", "did you mean cifar-fs?"),
         ("train --out run --meta.stpes 3", "did you mean --meta.steps?"),
         ("list --jsn", "did you mean --json?"),
         ("train --out run --meta.steps -3", "steps must be at least 1, not -3"),
@@ -86,10 +99,24 @@ def test_list_names_everything(cli: Cli) -> None:
         ("run sine --seeds 1 1", "seeds names a seed twice: (1, 1)"),
         ("run sine --checkpoint-every 0", "--checkpoint-every must be at least 1, not 0"),
         ("quickstart --steps -5", "--steps must be at least 1, not -5"),
+        ("quickstart --glyph-steps 0", "--glyph-steps must be at least 1, not 0"),
         ("bench --repeats 0", "--repeats must be at least 1, not 0"),
         ("train --out run --meta.steps many", "--meta.steps: invalid literal for int() with base 10: 'many'"),
         ("train --out run --inner.optimizer adm", "Expected one of ('sgd', 'adam')"),
+        ("train --out run --protocol author", "Expected one of ('None', 'authors', 'field')"),
+        ("run cifar-fs --scale tiny", "Expected one of ('full', 'small', 'tune')"),
+        ("run sine --data pictures", "this recipe's data set has no root"),
+        ("run sine --per-class 180", "this recipe's data set has no per_class"),
+        ("run cifar-fs --per-class 180", "this recipe's data set has no per_class"),
+        ("run mini-imagenet --per-class 0", "per_class must be at least 1, not 0"),
+        ("run cifar-fs --data nowhere --quiet", "there is no nowhere"),
+        ("train reptile folder --out run --quiet", "--data.root must say where the pictures lie"),
+        (f"train --out run --quiet --device {ABSENT}", f"there is no {ABSENT} here: use one of auto, "),
+        (f"run sine --quiet --device {ABSENT}", f"there is no {ABSENT} here: use one of auto, "),
+        ("train --out run --device tpu", "Expected one of ('auto', 'cpu', 'cuda', 'mps')"),
         ("train --out run 7", "unexpected argument 7"),
+        ("train reptile 7 --out run", "no data set named 7"),
+        ("compare run", "Folder of the run that is subtracted from it"),
         ("train", "name the folder of the run: --out PATH"),
         ("run", "name a recipe: sine"),
         ("--quiet", "name a command: quickstart, train, run"),
@@ -112,10 +139,19 @@ def test_a_folder_that_cannot_be_made_is_refused(cli: Cli) -> None:
 
 
 HELP = {
-    "quickstart": ["Outer iterations of each method"],
-    "train": ["Folder of the run.", "Outer iterations (T).", "Inner learning rate.", "Whether the starting point is"],
-    "run": ["Cells to run; all if none is named.", "Recipes: sine"],
+    "quickstart": ["Outer iterations of each method on the sine wave", "Outer iterations of each method on glyphs."],
+    "train": [
+        *("Folder of the run.", "Outer iterations (T).", "Inner learning rate.", "Whether the starting point is"),
+        *("Where to compute; auto", "Evaluate as the paper's authors", "data sets are sine"),
+    ],
+    "run": [
+        "Cells to run; all if none is named.",
+        "Recipes: sine",
+        "Size of a picture recipe",
+        "Where the recipe's data",
+    ],
     "report": ["Folder below which the result files lie."],
+    "compare": ["Folder of a finished run.", "Folder of the run that is subtracted from it."],
     "bench": ["JSON file for the figures."],
     "list": ["Print nothing but errors."],
 }
@@ -140,14 +176,15 @@ def test_help_and_no_arguments_show_all_commands(cli: Cli) -> None:
 def test_json_is_one_object_and_a_finished_run_is_not_repeated(cli: Cli) -> None:
     first = cli("train", "reptile", "--out", "run", *SMALL, "--json")
     assert (first.code, first.err) == (0, "")
-    assert json.loads(first.out)["results"]["reptile"]["test"] == saved("run/result.json")["test"]
+    found = saved("run/result.json")["test"]
+    assert json.loads(first.out)["results"]["reptile sine"]["test"] == without_tasks(found)
     before = files("run")
     assert cli("train", "reptile", "--out", "run", *SMALL, "--json") == first
     assert files("run") == before
 
     assert cli("train", "reptile", "--out", "run", *SMALL, "--quiet") == (0, "", "")
     table = cli("train", "reptile", "--out", "run", *SMALL).out
-    assert all(f"{error:.4f}" in table for error in saved("run/result.json")["test"]["mean"])
+    assert all(f"{error:.4f}" in table for error in found[0]["mean"])
 
     other = cli("train", "reptile", "--out", "run", *SMALL, "--inner.lr", "0.5", "--quiet")
     assert other.code == 2
@@ -161,7 +198,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> str:
     evaluation = EvalConfig(tasks=2, monitor_tasks=2, after=(0, 2))
     base = Experiment(model=Mlp(hidden=(4,)), meta=MetaConfig(lr=(0.5, 1.0)), evaluation=evaluation, compile="off")
     cells = {name: replace(base, method=METHODS[name]) for name in ("reptile", "eigen-reptile")}
-    monkeypatch.setitem(RECIPES, "small", lambda: cells)
+    monkeypatch.setitem(RECIPES, "small", Recipe("Two cells.", lambda scale: cells))
     return "small"
 
 
@@ -199,7 +236,7 @@ def test_a_run_that_diverges_says_what_to_try(cli: Cli, steps: str, reason: str)
     said = cli("train", "--out", "run", *SMALL, *absurd)
     assert said.code == 1
     assert said.problem() == f"eigen-reptile: {reason}: try a smaller --meta.lr or --inner.lr"
-    assert json.loads(said.out)["results"]["eigen-reptile"]["test"] is None
+    assert json.loads(said.out)["results"]["eigen-reptile sine"]["test"] is None
 
 
 def test_a_full_disk_is_named_and_the_run_continues_when_there_is_room(cli: Cli) -> None:
@@ -221,11 +258,154 @@ def test_a_full_disk_is_named_and_the_run_continues_when_there_is_room(cli: Cli)
     assert saved("run/result.json")["history"]["step"] == list(range(81))
 
 
-def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli) -> None:
-    code, out, _ = cli("quickstart", "--steps", "4", "--out", "quick", "--json")
+class Asked(NamedTuple):
+    """What the command line asks the library to do."""
+
+    experiment: Experiment
+    folder: Path
+    device: str
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """Every experiment that is asked for, none of which is really run."""
+    experiments: list[Asked] = []
+
+    def remember(experiment: Experiment, folder: Path, announce: object, every: int, device: str) -> dict[str, Any]:
+        experiments.append(Asked(experiment, folder, device))
+        return {"measure": "accuracy", "choice": {"lr": 1.0}, "test": None, "seconds": 0.0}
+
+    monkeypatch.setattr(commands, "run_experiment", remember)
+    return experiments
+
+
+@pytest.mark.parametrize("scale", ["full", "small", "tune"])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_run_at_the_scale_asked_for(cli: Cli, asked: list[Asked], recipe: str, scale: str) -> None:
+    assert cli("run", recipe, "--scale", scale, "--device", "cpu").code == 0
+    cells = RECIPES[recipe].cells(scale)  # type: ignore[arg-type]
+    assert asked == [Asked(cell, Path("runs") / recipe / name, "cpu") for name, cell in cells.items()]
+    asked.clear()
+    assert cli("run", recipe, "--quiet") == (0, "", "")
+    assert [one.experiment for one in asked] == list(RECIPES[recipe].cells("small").values())
+    assert {one.device for one in asked} == {"auto"}
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "authors": {"tasks": 10_000, "queries": 1, "after": (50,), "batch": 15},
+    "field": {"tasks": 600, "queries": 15},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("command", ["train reptile glyphs --out run", "run cifar-fs"])
+def test_a_protocol_changes_the_evaluation_and_nothing_else(
+    cli: Cli, asked: list[Asked], command: str, protocol: str
+) -> None:
+    assert cli(*command.split()).code == 0
+    plain = [one.experiment for one in asked]
+    asked.clear()
+    assert cli(*command.split(), "--protocol", protocol).code == 0
+    for before, (after, *_) in zip(plain, asked, strict=True):
+        assert after == replace(before, evaluation=replace(before.evaluation, **PROTOCOLS[protocol]))
+
+
+def test_a_recipe_takes_the_data_where_it_lies(cli: Cli, asked: list[Asked]) -> None:
+    assert (
+        cli("run", "mini-imagenet", "--data", "there", "--per-class", "180", "--seeds", "4", "--steps", "7").code == 0
+    )
+    for name, one in zip(RECIPES["mini-imagenet"].cells("small"), asked, strict=True):
+        before = RECIPES["mini-imagenet"].cells("small")[name]
+        data, meta = replace(before.data, root=Path("there"), per_class=180), replace(before.meta, steps=7)  # type: ignore[call-arg]
+        assert one.experiment == replace(before, data=data, meta=meta, seeds=(4,))
+
+
+def test_the_protocol_is_carried_out_and_recorded(cli: Cli) -> None:
+    assert cli("train", "reptile", "--out", "run", *SMALL, "--protocol", "field", "--quiet") == (0, "", "")
+    assert saved("run/config.json")["evaluation"]["tasks"] == 600
+    (test,) = saved("run/result.json")["test"]
+    assert (test["tasks"], np.shape(test["per_task"])) == (600, (2, 1, 600))
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """16 classes of 8 pictures: each class a pattern of its own, in sizes, modes and formats as they come."""
+    monkeypatch.setenv("EIGEN_REPTILE_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    forms = [("L", "png"), ("RGB", "jpg"), ("RGBA", "png"), ("P", "png"), ("LA", "png"), ("1", "png"), ("RGB", "webp")]
+    for number in range(16):
+        folder = tmp_path / "pictures" / f"class {number}"
+        folder.mkdir(parents=True)
+        pattern = rng.permutation(np.repeat([40, 210], 8)).reshape(4, 4)
+        for picture in range(8):
+            mode, suffix = forms[(number + picture) % len(forms)]
+            pixels = np.clip(pattern + rng.integers(-30, 31, size=(4, 4)), 0, 255).astype(np.uint8)
+            size = (int(rng.integers(12, 60)), int(rng.integers(12, 60)))
+            image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST).convert(mode)
+            image.save(folder / f"{picture}.{suffix}")
+    return tmp_path / "pictures"
+
+
+FEW = (
+    *("--data.size", "12", "--model.filters", "8", "--task.shots", "5", "--meta.steps", "6", "--meta.batch", "2"),
+    *("--evaluation.shots", "1", "2", "--evaluation.queries", "5", "--evaluation.after", "20"),
+    *("--evaluation.tasks", "6", "--evaluation.monitor-tasks", "2", "--evaluation.every", "3"),
+)
+
+
+def test_a_folder_of_mixed_pictures_trains_with_one_command(cli: Cli, pictures: Path) -> None:
+    command = ("train", "eigen-reptile", "folder", "--data.root", str(pictures), "--out", "run", *FEW)
+    said = cli(*command, "--json")
+    assert (said.code, said.err) == (0, "")
+    result = saved("run/result.json")
+    assert json.loads(said.out)["results"]["eigen-reptile folder"]["test"] == without_tasks(result["test"])
+    assert [(test["shots"], test["columns"]) for test in result["test"]] == [
+        (shots, ["inductive", "transductive"]) for shots in (1, 2)
+    ]
+    # Patterns that differ so much are told apart: a fifth of the answers would be right by chance.
+    assert all(accuracy > 0.6 for test in result["test"] for accuracy in test["mean"])
+    table = cli(*command).out
+    assert all(f"{100 * accuracy:.2f}" in table for test in result["test"] for accuracy in test["mean"])
+
+    assert cli("report", "run", "--out", "page", "--quiet") == (0, "", "")
+    page = Path("page/report.html").read_text()
+    assert page.count("data:image/png") == 2  # the learning curve and the pictures with predictions
+    assert all(f"{100 * accuracy:.2f} ± " in page for test in result["test"] for accuracy in test["mean"])
+
+
+def test_a_broken_picture_is_named_before_anything_is_written(cli: Cli, pictures: Path) -> None:
+    (pictures / "class 3" / "0.png").write_text("no picture")
+    said = cli("train", "reptile", "folder", "--data.root", str(pictures), "--out", "run", *FEW, "--quiet")
+    assert (said.code, said.out) == (2, "")
+    assert "class 3" in said.problem()
+    assert "0.png" in said.problem()
+    assert not Path("run").exists()
+
+
+@pytest.fixture(scope="module")
+def glyphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Glyphs]:
+    """Small ones, in a cache of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EIGEN_REPTILE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield Glyphs(size=8, per_class=16)
+
+
+def test_quickstart_trains_both_methods_and_writes_the_report(
+    cli: Cli, glyphs: Glyphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(DATASETS, "glyphs", glyphs)
+    code, out, _ = cli("quickstart", "--steps", "4", "--glyph-steps", "2", "--out", "quick", "--json")
     assert code == 0
     said = json.loads(out)
-    assert set(said["results"]) == {"reptile", "eigen-reptile"}
-    assert Path(said["report"]).read_text().count("data:image/png") >= 2
+    assert set(said["results"]) == {
+        f"{name} {data}" for name in ("reptile", "eigen-reptile") for data in ("sine", "glyphs")
+    }
+    assert Path(said["report"]).read_text().count("data:image/png") == 5  # three of curves, two of glyphs
     table = (Path(said["report"]).parent / "results.md").read_text()
-    assert all(f"{result['test']['mean'][-1]:.4f}" in table for result in said["results"].values())
+    for name, result in said["results"].items():
+        (test,) = result["test"]
+        mean = test["mean"][-1]
+        assert (f"{100 * mean:.2f} ±" if name.endswith("glyphs") else f"{mean:.4f}") in table
+        assert (test["shots"], test["tasks"]) == ((1, 50) if name.endswith("glyphs") else (10, 200))
+        config = saved(f"quick/{name.split()[1]}/{name.split()[0]}/config.json")
+        assert (config["meta"]["steps"], config["task"]["way"]) == ((2, 5) if name.endswith("glyphs") else (4, 1))

@@ -1,20 +1,23 @@
 """Experiments as JSON, and what they refuse."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from eigen_reptile.config import Experiment, MetaConfig, from_json, to_json
-from eigen_reptile.data import Sine
+from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to_json
+from eigen_reptile.data import DATASETS, Banks, Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Mlp
+from eigen_reptile.learner import MODELS, Conv4, Mlp, Model
 from eigen_reptile.methods import METHODS, EigenReptile, Method
-from eigen_reptile.recipes import RECIPES
+from eigen_reptile.progress import Announce
+from eigen_reptile.recipes import RECIPES, Scale
 from eigen_reptile.tasks import TaskConfig
 
 positive = st.floats(1e-6, 100, allow_nan=False)
@@ -42,11 +45,102 @@ def test_an_experiment_survives_json(
     assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_recipes_survive_json_and_tune_every_method_on_the_same_grid(recipe: str) -> None:
-    cells = RECIPES[recipe]()
-    assert all(from_json(to_json(experiment)) == experiment for experiment in cells.values())
-    assert len({(experiment.meta, experiment.seeds, experiment.inner) for experiment in cells.values()}) == 1
+@pytest.mark.parametrize("data", DATASETS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_data_set_and_model_survives_json(data: str, model: str) -> None:
+    experiment = replace(standard(DATASETS[data], METHODS["reptile"]), model=MODELS[model])
+    assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
+
+
+@dataclass(frozen=True)
+class Brought(Dataset):
+    """A data set that the package has never heard of."""
+
+    sizes: tuple[int, ...] = (1, 2)
+
+    @property
+    def classifies(self) -> bool:
+        return True
+
+    def load(self, announce: Announce) -> Banks:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class BroughtModel(Model):
+    """And such a model."""
+
+    width: int = 3
+
+    @property
+    def batched(self) -> bool:
+        return False
+
+    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        raise NotImplementedError
+
+
+def test_what_a_user_brings_survives_json_too() -> None:
+    experiment = Experiment(data=Brought((3,)), model=BroughtModel(4))
+    assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
+
+
+scales = pytest.mark.parametrize("scale", get_args(Scale))
+recipes = pytest.mark.parametrize("recipe", RECIPES)
+
+
+@recipes
+@scales
+def test_recipes_survive_json(recipe: str, scale: Scale) -> None:
+    cells = RECIPES[recipe].cells(scale)
+    assert cells
+    assert all(from_json(json.loads(json.dumps(to_json(cell)))) == cell for cell in cells.values())
+
+
+def by_method(cells: Mapping[str, Experiment]) -> list[list[Experiment]]:
+    found: dict[Method, list[Experiment]] = {}
+    for cell in cells.values():
+        found.setdefault(cell.method, []).append(cell)
+    return list(found.values())
+
+
+@recipes
+def test_every_method_of_a_recipe_is_tuned_on_the_same_grid(recipe: str) -> None:
+    tried = [
+        {(cell.meta, cell.inner, cell.seeds, cell.evaluation) for cell in cells}
+        for cells in by_method(RECIPES[recipe].cells("tune"))
+    ]
+    assert all(own == tried[0] for own in tried)
+
+
+@recipes
+def test_every_method_of_a_small_recipe_has_the_same_budget_and_is_judged_alike(recipe: str) -> None:
+    budgets = [
+        sorted(
+            (cell.meta.steps, cell.meta.batch, cell.inner.steps, cell.inner.batch, cell.seeds, str(cell.evaluation))
+            for cell in cells
+        )
+        for cells in by_method(RECIPES[recipe].cells("small"))
+    ]
+    assert all(own == budgets[0] for own in budgets)
+
+
+@recipes
+def test_a_search_for_rates_leaves_the_test_tasks_alone(recipe: str) -> None:
+    small, tune = (RECIPES[recipe].cells(scale) for scale in ("small", "tune"))
+    assert small == tune or not any(cell.evaluation.test for cell in tune.values())
+
+
+@pytest.mark.parametrize("data", [name for name, data in DATASETS.items() if data.classifies])
+def test_pictures_begin_with_the_papers_settings(data: str) -> None:
+    """Section 5.2 and the authors' script: what is not a matter of scale."""
+    experiment = standard(DATASETS[data], METHODS["eigen-reptile"])
+    assert experiment.model == Conv4(filters=32)
+    assert experiment.task == TaskConfig(way=5, shots=15)
+    inner, meta, evaluation = experiment.inner, experiment.meta, experiment.evaluation
+    assert (inner.steps, inner.batch, inner.optimizer, inner.carry) == (7, 10, "adam", "shared")
+    assert (meta.batch, meta.lr, meta.final_lr) == (5, (1.0,), 0.0)
+    assert (evaluation.shots, evaluation.after, evaluation.batch) == ((1, 5), (50,), 15)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +176,14 @@ def test_what_is_no_experiment_is_refused(change: Callable[[dict[str, object]], 
         (lambda: InnerConfig(lr=0.0), "lr"),
         (lambda: InnerConfig(beta2=1.0), "beta2"),
         (lambda: EvalConfig(tasks=0), "tasks .* not 0"),
+        (lambda: EvalConfig(queries=0), "queries .* not 0"),
+        (lambda: EvalConfig(batch=0), "batch .* not 0"),
+        (lambda: EvalConfig(shots=()), "shots"),
+        (lambda: EvalConfig(shots=(1, 0)), "shots"),
+        (lambda: EvalConfig(shots=(5, 5)), "different"),
+        (lambda: MetaConfig(patience=-1), "patience .* not -1"),
+        (lambda: TaskConfig(way=0), "way .* not 0"),
+        (lambda: Conv4(filters=0), "filters .* not 0"),
         (lambda: EvalConfig(after=(8, 0)), "after"),
         (lambda: TaskConfig(shots=0), "shots"),
         (lambda: Sine(points=0), "points"),

@@ -92,7 +92,8 @@ def pooled_as_tensorflow(x: np.ndarray) -> np.ndarray:
     """2x2 max-pooling with padding "SAME": where a side is odd, a row or column of nothing is added at its end."""
     height, width = x.shape[2] % 2, x.shape[3] % 2
     x = np.pad(x, ((0, 0), (0, 0), (0, height), (0, width)), constant_values=-np.inf)
-    return x.reshape(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).max((3, 5))
+    pooled: np.ndarray = x.reshape(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).max((3, 5))
+    return pooled
 
 
 def convolved(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
@@ -292,14 +293,23 @@ def test_what_draws_at_random_is_refused_by_name(layer: nn.Module) -> None:
     Learner(lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0)), squared_error)
 
 
-def test_a_seed_is_a_start_and_the_global_generator_is_left_alone() -> None:
-    torch.manual_seed(3)
+def small_learner() -> Learner:
+    return Learner(lambda: Conv4(4).build((1, 8, 8), 5), class_error)
+
+
+def test_a_seed_is_a_start_whatever_the_global_generator_does() -> None:
+    learner = small_learner()
     state = torch.get_rng_state()
-    learner = Learner(lambda: Conv4(4).build((1, 8, 8), 5), class_error)
     first, second = learner.init(0), learner.init(1)
     assert torch.equal(torch.get_rng_state(), state)
     torch.rand(5)
-    assert torch.equal(learner.init(0), first)
+    assert torch.equal(small_learner().init(0), first)
     assert not torch.equal(first, second)
     assert first.shape == (learner.d,)
     assert not first.requires_grad
+
+
+def test_making_a_learner_leaves_the_global_generator_alone() -> None:
+    state = torch.get_rng_state()
+    small_learner()
+    assert torch.equal(torch.get_rng_state(), state)

@@ -14,7 +14,7 @@ import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from torch import Tensor
 
-from eigen_reptile.runs import FolderError, RunDir, RunError, write_atomically
+from eigen_reptile.runs import FolderError, RunDir, RunError, read_tensors, write_atomically
 
 CONFIG = {"meta": {"steps": 30, "lr": [1.0]}, "seeds": [0]}
 
@@ -113,6 +113,18 @@ def test_a_damaged_checkpoint_is_reported_and_gives_way_to_the_one_before(
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "checkpoint of step 20 is damaged" in record.getMessage()
+
+
+def test_other_tensors_are_kept_bit_for_bit_and_damage_to_them_is_named(run: RunDir) -> None:
+    run.save_tensors("some.safetensors", state(3))
+    file = run.path / "some.safetensors"
+    assert bits(read_tensors(file)) == bits(state(3))
+    cut(file)
+    with pytest.raises(RunError, match=r"some\.safetensors is damaged"):
+        read_tensors(file)
+    file.unlink()
+    with pytest.raises(RunError, match=r"cannot read .*some\.safetensors"):
+        read_tensors(file)
 
 
 def test_without_its_description_a_checkpoint_is_not_there(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:

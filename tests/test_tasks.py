@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from eigen_reptile.data import Sine, TaskShape
+from eigen_reptile.data import ImageBank, Sine, TaskShape
 from eigen_reptile.progress import silent
 from eigen_reptile.streams import stream
-from eigen_reptile.tasks import draw_batches, sample_tasks
+from eigen_reptile.tasks import draw_batches, sample_tasks, take_samples
 
 SINE = Sine().load(silent).train
 
@@ -79,3 +79,28 @@ def test_batches_are_shuffled_passes_over_the_support(m: int, steps: int, size: 
                 whole_pass = order[start : start + m].tolist()
                 assert len(set(whole_pass)) == len(whole_pass)
     assert not torch.equal(batches.chosen[0, 0], batches.chosen[0, 1])
+
+
+def test_bytes_of_pictures_become_numbers_from_0_to_1_and_labels_stay_whole() -> None:
+    pixels = np.arange(256, dtype=np.uint8).reshape(4, 4, 4, 4)
+    bank = ImageBank(pixels, ["first", "second"], [2, 2])
+    tasks = sample_tasks(bank, TaskShape(way=2, shots=1, queries=1), 2, rngs(range(3)))
+    assert tasks.x.shape == tasks.query_x.shape == (3, 2, 2, 4, 4, 4)
+    assert tasks.y.dtype == tasks.query_y.dtype == torch.int64
+    for task in range(2):
+        # All four pictures are in it, so all bytes are.
+        found = torch.cat([tasks.x[1, task], tasks.query_x[1, task]]).flatten().double().sort().values
+        torch.testing.assert_close(found, torch.arange(256, dtype=torch.float64) / 255, rtol=0, atol=1e-7)
+
+
+def test_batches_tell_each_picture_its_own_label() -> None:
+    pixels = np.repeat(np.arange(5, dtype=np.uint8), 6)[:, None, None, None]  # the only pixel says the class
+    bank = ImageBank(pixels, list("abcde"), [6] * 5)
+    tasks = sample_tasks(bank, TaskShape(way=3, shots=4, queries=0), 2, rngs(range(2)))
+    batches = draw_batches(tasks, 5, 7, rngs(range(2), step=1))
+    shown = take_samples(tasks.x, batches.chosen.flatten(2)).flatten(2) * 255
+    said = batches.y.flatten(2)
+    for lane in range(2):
+        for task in range(2):
+            pairs = set(zip(shown[lane, task].round().tolist(), said[lane, task].tolist(), strict=True))
+            assert len(pairs) == len({pixel for pixel, _ in pairs}) == len({label for _, label in pairs}) == 3

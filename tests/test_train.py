@@ -1,4 +1,4 @@
-"""Lanes side by side: as good as alone, and a diverging one disturbs no other."""
+"""Lanes side by side: as good as alone, and a diverging one disturbs no other; the choice and the summary."""
 
 import shutil
 import subprocess
@@ -6,16 +6,18 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from scipy import stats
 from torch import Tensor
 
 from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import choose, run_experiment
+from eigen_reptile.evaluate import EvalConfig, Scores
+from eigen_reptile.experiment import choose, run_experiment, summarise
 from eigen_reptile.methods import METHODS, MetaUpdate
-from eigen_reptile.progress import silent
+from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
 from eigen_reptile.train import TrainState, training_data
@@ -54,10 +56,14 @@ def test_a_diverging_lane_is_recorded_and_disturbs_no_other(tmp_path: Path) -> N
 
 def test_if_all_lanes_diverge_training_stops_and_says_so(tmp_path: Path) -> None:
     wild = replace(SMALL, meta=replace(SMALL.meta, steps=1000, lr=(1e12,)))
-    steps: list[int] = []
-    result = run_experiment(wild, tmp_path, lambda name, total: lambda done, numbers: steps.append(done))
+    told: dict[str, int] = {}
+
+    def announce(name: str, total: int) -> Report:
+        return lambda done, numbers: told.update({name: done})
+
+    result = run_experiment(wild, tmp_path, announce)
     assert result["test"] is result["choice"] is None
-    assert max(steps) == result["lanes"][0]["diverged_at"] < 100
+    assert told[tmp_path.name] == result["steps"] == result["lanes"][0]["diverged_at"] < 100
 
 
 def test_a_diverged_lane_stays_where_it_was() -> None:
@@ -103,13 +109,31 @@ def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:
     ],
 )
 def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, bracket: str) -> None:
-    choice = choose(errors, higher_is_better=False)
-    assert choice is not None
-    assert (choice["lr"], choice["bracket"]) == (lr, bracket)
+    accuracies = {rate: None if error is None else -error for rate, error in errors.items()}
+    for scores, higher_is_better in ((errors, False), (accuracies, True)):
+        choice = choose(scores, higher_is_better)
+        assert choice is not None
+        assert (choice["lr"], choice["bracket"]) == (lr, bracket)
+        assert choice["validation"] == scores[lr]
 
 
 def test_no_choice_if_all_diverge() -> None:
     assert choose({0.1: None, 0.2: None}, higher_is_better=False) is None
+
+
+def test_a_summary_is_means_and_students_intervals() -> None:
+    values = np.random.default_rng(0).random((3, 5, 2))
+    found = summarise(Scores(("inductive", "transductive"), values))
+    assert found["columns"] == ["inductive", "transductive"]
+    for column in range(2):
+        seeds, tasks = values[:, :, column].mean(1), values[:, :, column].mean(0)
+        assert found["mean"][column] == pytest.approx(seeds.mean(), rel=1e-5)
+        assert [row[column] for row in found["per_seed"]] == pytest.approx(seeds, rel=1e-5)
+        for name, some in (("ci95_seeds", seeds), ("ci95_tasks", tasks)):
+            low, high = stats.t.interval(0.95, len(some) - 1, loc=0, scale=stats.sem(some))
+            assert found[name][column] == pytest.approx((high - low) / 2, rel=1e-5)
+        np.testing.assert_allclose(found["per_task"][column], values[:, :, column], rtol=1e-3)
+    assert summarise(Scores(("inductive",), values[:1, :, :1]))["ci95_seeds"] == [None]
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")

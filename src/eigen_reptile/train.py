@@ -258,9 +258,10 @@ def _where(lanes: Tensor, new: Tensor, old: Tensor) -> Tensor:
 
 def _rates(exp: Experiment, iterations_per_second: float) -> dict[str, float]:
     samples = len(exp.lanes) * exp.meta.batch * exp.inner.steps * exp.inner.batch
+    what = "images" if exp.data.classifies else "samples"
     return {
         "iterations_per_second": iterations_per_second,
-        "samples_per_second": samples * iterations_per_second,
+        f"{what}_per_second": samples * iterations_per_second,
     }
 
 

@@ -26,15 +26,20 @@ class Bars:
         if self._bars is None:
             return lambda step, metrics: None
         bars, task = self._bars, self._bars.add_task(name, total=total, note="")
-        shown = {"score": "validation", "ci95": "±", "share": "share", "length": "length"}
+        shown = {
+            "score": "validation {:.3g}",
+            "ci95": "± {:.2g}",
+            "share": "share {:.2f}",
+            "length": "length {:.2g}",
+            "cosine_to_reptile": "cosine {:.2f}",
+            "images_per_second": "{:.0f} images/s",
+        }
         notes: dict[str, str] = {}
 
         def report(step: int, metrics: Mapping[str, float]) -> None:
             bars.update(task, completed=step)
-            for key, label in shown.items():
-                if key in metrics:
-                    notes[key] = f"{label} {metrics[key]:.3g}"
-            bars.update(task, note="  ".join(notes.values()))
+            notes.update({key: form.format(metrics[key]) for key, form in shown.items() if key in metrics})
+            bars.update(task, note="  ".join(notes[key] for key in shown if key in notes))
 
         return report
 

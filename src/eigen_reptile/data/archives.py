@@ -156,7 +156,7 @@ class ZipSource(Source):
         if len(members) < len(self._archive.infolist()):
             raise DataError(f"{self.place} holds two files of one name")
         for name, member in members.items():
-            _check_member(self.place, name, link=stat.S_ISLNK(member.external_attr >> 16))
+            _check_member(self.place, name, ordinary=not stat.S_ISLNK(member.external_attr >> 16))
             if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(f"{self.place} holds {name!r}, which is encrypted or packed in an unusual way")
         inside = {path: member for name, member in members.items() if (path := _after(name, self._inside))}
@@ -187,9 +187,10 @@ class TarSource(Source):
                 unpacked = stream.read(MAX_TAR + 1)  # to the end, where the checksum is
             if len(unpacked) > MAX_TAR:
                 raise DataError(f"{self.place} unpacks to more than the {MAX_TAR} bytes allowed")
-            with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
+            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
                 for member in archive:
-                    _check_member(self.place, member.name, link=not (member.isreg() or member.isdir()))
+                    ordinary = member.isdir() or (member.isreg() and not member.issparse())
+                    _check_member(self.place, member.name, ordinary)
                     if content := archive.extractfile(member):
                         files[member.name] = content.read()
         except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
@@ -205,10 +206,11 @@ def _stamp_of_file(file: Path, inside: str = "") -> str:
     return hashlib.sha256(repr((file.name, inside, about.st_size, about.st_mtime_ns)).encode()).hexdigest()
 
 
-def _check_member(archive: Path, name: str, link: bool) -> None:
+def _check_member(archive: Path, name: str, ordinary: bool) -> None:
+    """Refuse what would be dangerous to unpack, though nothing is: who packs such things may have done worse."""
     path = PurePosixPath(name.replace("\\", "/"))
-    if link or path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-        raise DataError(f"{archive} holds {name!r}, which is a link or points outside: refused as unsafe")
+    if not ordinary or path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+        raise DataError(f"{archive} holds {name!r}, which is no ordinary file or points outside: refused as unsafe")
 
 
 def _after(path: str, folder: str) -> str:

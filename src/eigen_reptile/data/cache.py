@@ -91,7 +91,7 @@ def _open(entry: Path) -> dict[Split, Packed]:
 def _open_split(file: Path, names: list[str], sizes: list[int], length: int) -> Packed:
     if file.stat().st_size != length:
         raise ValueError(f"{file.name} has {file.stat().st_size} bytes, not {length}")
-    pixels = np.load(file, mmap_mode="r", allow_pickle=False)
+    pixels = np.lib.format.open_memmap(file, mode="r")
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or len(pixels) < sum(sizes) or len(names) != len(sizes):
         raise ValueError(f"{file.name} does not hold what its index says")
     return Packed(pixels[: sum(sizes)], tuple(names), tuple(sizes))

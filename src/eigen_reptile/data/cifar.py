@@ -55,7 +55,10 @@ class CifarFs(_Cifar):
 @final
 @dataclass(frozen=True)
 class Fc100(_Cifar):
-    """FC100, 32x32: CIFAR-100 split by superclasses, 60 classes to train, 20 to validate, 20 to test."""
+    """FC100, 32x32: CIFAR-100 split by superclasses, 60 classes to train, 20 to validate, 20 to test.
+
+    It has the pictures of CIFAR-FS, and is looked for under that name too.
+    """
 
     name: ClassVar[str] = "fc100"
 

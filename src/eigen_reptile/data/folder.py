@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -34,6 +35,8 @@ class Folder(PictureSet):
     shuffled and divided 64 : 16 : 20, at least five for each; a split that is not given is taken from `train` likewise.
     """
 
+    root: Path | None = None
+    """Folder or zip that holds the pictures; there is no default."""
     size: int = 32
     """Height and width that all pictures are brought to. 84 shows more detail, and takes seven times as long."""
     channels: Literal["auto", "grey", "rgb"] = "auto"
@@ -66,6 +69,8 @@ class Folder(PictureSet):
         try:
             splits = given_splits(folders) or {"train": single_classes(folders)}
             self._check_filled(splits)
+            if passed := _count(folders) - sum(map(_count, splits.values())):
+                log.warning("%d pictures do not lie right in the folder of a class, and are passed over", passed)
             return Contents(style.shape, self._completed(splits))
         except DataError as error:
             raise DataError(f"{source.place}: {error}") from error
@@ -124,7 +129,6 @@ def given_splits(folders: Classes) -> dict[Split, Classes]:
             splits.setdefault(SPLIT_NAMES[top.lower()], {})[name] = pictures
     if splits and "train" not in splits:
         raise DataError(f"it has {', '.join(dict.fromkeys(owner.values()))}, but no train")
-    _tell_passed(folders, splits.values())
     return dict(splits)
 
 
@@ -133,14 +137,11 @@ def single_classes(folders: Classes) -> Classes:
     classes = {name: pictures for name, pictures in folders.items() if name and "/" not in name}
     if not any(classes.values()):
         raise DataError("there are no pictures in folders of classes: <class>/*.png, or train/<class>/*.png and so on")
-    _tell_passed(folders, [classes])
     return classes
 
 
-def _tell_passed(folders: Classes, used: Any) -> None:
-    count = sum(map(len, folders.values())) - sum(len(pictures) for classes in used for pictures in classes.values())
-    if count:
-        log.warning("%d pictures do not lie right in the folder of a class, and are passed over", count)
+def _count(classes: Classes) -> int:
+    return sum(map(len, classes.values()))
 
 
 def divide(names: Sequence[str], splits: Sequence[Split], seed: int) -> dict[Split, list[str]]:

@@ -13,7 +13,15 @@ import numpy as np
 from eigen_reptile.data.archives import FolderSource, Source
 from eigen_reptile.data.bank import DataError, Split
 from eigen_reptile.data.official import Official, class_lists
-from eigen_reptile.data.packing import Contents, Picture, PictureSet, by_folder, data_folder, find_part
+from eigen_reptile.data.packing import (
+    Contents,
+    Picture,
+    PictureSet,
+    by_folder,
+    common_place,
+    data_folder,
+    find_part,
+)
 from eigen_reptile.data.pictures import Style, read_picture, stretched
 from eigen_reptile.data.plain import read_plain
 from eigen_reptile.progress import Announce
@@ -62,14 +70,13 @@ class MiniImagenet(PictureSet):
         }
         advice = "get it anew, or say by --data.per-class how many pictures of each to expect"
         official = Official("mini-ImageNet", classes, self.per_class, advice)
-        where = " and ".join(str(source.place) for source in sources.values())
         if "images" in sources:
             found = listed_classes(sources["lists"], sources["images"])
         elif "arrays" in sources:
             found = array_classes(sources["arrays"].place)
         else:
             found = by_folder(sources, STYLE)
-        return Contents(STYLE.shape, official.arrange(found, where))
+        return Contents(STYLE.shape, official.arrange(found, common_place(sources)))
 
 
 def find_mini_imagenet(root: Path) -> dict[str, Source]:

@@ -16,13 +16,10 @@ from eigen_reptile.progress import Announce, Report
 CHUNK = 1 << 18
 
 
-def class_list(name: str, split: Split) -> tuple[str, ...]:
-    """The classes of an official split, from the lists that come with the package."""
-    return tuple(files("eigen_reptile.data").joinpath("splits", f"{name}_{split}.txt").read_text("utf-8").split())
-
-
 def class_lists(name: str) -> dict[Split, tuple[str, ...]]:
-    return {split: class_list(name, split) for split in SPLITS}
+    """The classes of official splits, from the lists that come with the package."""
+    folder = files("eigen_reptile.data") / "splits"
+    return {split: tuple((folder / f"{name}_{split}.txt").read_text("utf-8").split()) for split in SPLITS}
 
 
 @dataclass(frozen=True)
@@ -35,15 +32,16 @@ class Official:
     per_class: int
     """Pictures of each class."""
     advice: str = "get it anew"
+    """What to do if classes have another number of pictures."""
 
-    def arrange(self, found: Classes, where: object) -> dict[Split, Classes]:
-        """What was found, by splits; DataError unless it is just what there should be."""
+    def arrange(self, found: Classes, where: Path) -> dict[Split, Classes]:
+        """What was found there, by splits; DataError unless it is just what there should be."""
         expected = [name for names in self.classes.values() for name in names]
         missing = [name for name in expected if not found.get(name)]
         if missing:
             raise DataError(
-                f"{where} is not the whole of {self.title}: {len(missing)} of {len(expected)} classes are missing "
-                f"({_some(missing)}); {self.advice}"
+                f"{where} is not the whole of {self.title}: it lacks {len(missing)} of {len(expected)} classes "
+                f"({_some(missing)}); get it anew"
             )
         unknown = sorted({name for name, pictures in found.items() if pictures}.difference(expected))
         if unknown:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from eigen_reptile.data.bank import Banks, DataError, Split
 from eigen_reptile.data.cache import Packed
 from eigen_reptile.data.images import ImageBank
 from eigen_reptile.data.official import Official, class_lists, fetch
-from eigen_reptile.data.packing import Contents, PictureSet, by_folder, data_folder, find_part
+from eigen_reptile.data.packing import Contents, PictureSet, by_folder, common_place, data_folder, find_part
 from eigen_reptile.data.pictures import Style
 from eigen_reptile.progress import Announce
 
@@ -25,6 +26,7 @@ PARTS = {
 }
 """The two parts, and the MD5 checksums of their zips."""
 
+OmniglotSplit = Literal["vinyals", "background"]
 VALIDATION_ALPHABETS = 5
 """In the background split, so many alphabets of images_background, the last by name, are kept for validation."""
 
@@ -34,7 +36,7 @@ VALIDATION_ALPHABETS = 5
 class Omniglot(PictureSet):
     """Omniglot, 28x28: white ink on black."""
 
-    split: Literal["vinyals", "background"] = "vinyals"
+    split: OmniglotSplit = "vinyals"
     """`vinyals`: 1,028 characters to train, 172 to validate, 423 to test. `background`: those of images_background
     to train, except its last five alphabets, which validate; those of images_evaluation to test."""
     rotations: bool = True
@@ -53,23 +55,30 @@ class Omniglot(PictureSet):
                 part: ZipSource(fetch(f"{ADDRESS}/{part}.zip", md5, home, announce), part)
                 for part, md5 in PARTS.items()
             }
-        sources = {part: source for part in PARTS if (source := find_part(root, part, depth=3))}
-        if missing := [part for part in PARTS if part not in sources]:
-            raise DataError(f"{root} holds neither the folder {missing[0]} nor {missing[0]}.zip: put one of them there")
-        return sources
+        return find_omniglot(root)
 
     def _contents(self, sources: Mapping[str, Source]) -> Contents:
-        style = Style(28, "L", ink)
-        official = Official("Omniglot", split_classes(self.split), per_class=20)
-        where = " and ".join(str(source.place) for source in sources.values())
-        return Contents(style.shape, official.arrange(by_folder(sources, style), where))
+        return omniglot_contents(sources, self.split)
 
     def _banks(self, packed: Mapping[Split, Packed]) -> Banks:
         train = ImageBank(*packed["train"], turned=self.rotations)
         return super()._banks(packed)._replace(train=train)
 
 
-def split_classes(split: Literal["vinyals", "background"]) -> dict[Split, tuple[str, ...]]:
+def find_omniglot(root: Path) -> dict[str, Source]:
+    sources = {part: source for part in PARTS if (source := find_part(root, part, depth=3))}
+    if missing := [part for part in PARTS if part not in sources]:
+        raise DataError(f"{root} holds neither the folder {missing[0]} nor {missing[0]}.zip: put one of them there")
+    return sources
+
+
+def omniglot_contents(sources: Mapping[str, Source], split: OmniglotSplit) -> Contents:
+    style = Style(28, "L", ink)
+    official = Official("Omniglot", split_classes(split), per_class=20)
+    return Contents(style.shape, official.arrange(by_folder(sources, style), common_place(sources)))
+
+
+def split_classes(split: OmniglotSplit) -> dict[Split, tuple[str, ...]]:
     """The folders of the characters in each split."""
     vinyals = class_lists("omniglot_vinyals")
     if split == "vinyals":

@@ -54,7 +54,10 @@ class PictureSet(Dataset):
         return True
 
     def load(self, announce: Announce) -> Banks:
-        sources = self._sources(announce)
+        try:
+            sources = self._sources(announce)
+        except OSError as error:
+            raise DataError(f"cannot read {error.filename}: {error.strerror}") from error
         key = {
             "rule": RULE,
             "skip_broken": self.skip_broken,
@@ -129,12 +132,14 @@ def by_folder(sources: Mapping[str, Source], style: Style) -> dict[str, list[Pic
             else:
                 passed += 1
     if passed:
-        log.info("%d files in %s are no pictures by their names", passed, _places(sources))
+        log.info("%d files in %s are no pictures by their names", passed, common_place(sources))
     return folders
 
 
-def _places(sources: Mapping[str, Source]) -> str:
-    return ", ".join(dict.fromkeys(str(source.place) for source in sources.values()))
+def common_place(sources: Mapping[str, Source]) -> Path:
+    """Where all the sources lie."""
+    places = {source.place for source in sources.values()}
+    return places.pop() if len(places) == 1 else places.pop().parent
 
 
 def pack(contents: Contents, allocate: Allocate, report: Report, skip_broken: bool) -> dict[Split, Packed]:

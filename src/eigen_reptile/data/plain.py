@@ -5,12 +5,13 @@ and followed as far as they build dicts, lists, texts, numbers and arrays of who
 is refused. No name in it is ever looked up: the few that arrays need are known by their spelling.
 """
 
+import io
 import math
 import re
 import struct
 from itertools import islice
 from pickletools import genops
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ MAX_STEPS = 2_000_000
 """The official files take a tenth of it; a step can take up to a hundred bytes of memory."""
 
 _VALUES = {
-    "INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "BINFLOAT",
+    "INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT",
     "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
     "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BYTEARRAY8",
 }  # fmt: skip
@@ -32,7 +33,7 @@ class _Name(NamedTuple):
     full: str
 
 
-def read_plain(file: BinaryIO) -> Any:
+def read_plain(file: io.BytesIO | io.BufferedReader) -> Any:
     """What the file holds; ValueError if it is damaged, or holds more than plain data."""
     machine = _Machine()
     try:
@@ -139,9 +140,9 @@ def _made(name: Any, arguments: Any) -> Any:
             return np.empty(0, np.uint8)
         case (
             _Name("numpy.core.numeric._frombuffer" | "numpy._core.numeric._frombuffer"),
-            (bytes() | bytearray() as data, np.dtype() as kind, tuple() as shape, "C"),
+            (bytes() | bytearray() as data, np.dtype() as kind, tuple() as shape, ("C" | "F") as order),
         ):
-            return np.frombuffer(data, kind).reshape(shape)
+            return np.frombuffer(data, kind).reshape(shape, order=order)
     raise ValueError(f"it holds more than plain data ({getattr(name, 'full', name)!s:.80})")
 
 

@@ -1,9 +1,18 @@
 """Recipes: one file per table or figure of the paper, each from cell name to experiment."""
 
 from eigen_reptile.recipes.cifar_fs import CIFAR_FS
+from eigen_reptile.recipes.inner_steps import INNER_STEPS
+from eigen_reptile.recipes.mini_imagenet import MINI_IMAGENET
+from eigen_reptile.recipes.omniglot import OMNIGLOT
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 from eigen_reptile.recipes.sine import SINE
 
-RECIPES: dict[str, Recipe] = {"sine": SINE, "cifar-fs": CIFAR_FS}
+RECIPES: dict[str, Recipe] = {
+    "sine": SINE,
+    "cifar-fs": CIFAR_FS,
+    "mini-imagenet": MINI_IMAGENET,
+    "omniglot": OMNIGLOT,
+    "inner-steps": INNER_STEPS,
+}
 
 __all__ = ["RECIPES", "Published", "Recipe", "Scale"]

@@ -6,15 +6,15 @@ from eigen_reptile.recipes.pictures import Rates, Small, cells_of
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 
 SMALL = Small(
-    steps=3500,
+    steps=4000,
     tuning_steps=400,
     seeds=(0, 1),
     tasks=200,
-    every=500,
+    monitor_tasks=60,
     rates={
-        "reptile": Rates(0.002, 1.0),
-        "eigen-reptile-paper": Rates(0.002, 1.0),
-        "eigen-reptile-authors": Rates(0.002, 1.0),
+        "reptile": Rates(0.004, 1.0),
+        "eigen-reptile-paper": Rates(0.004, 1.0),
+        "eigen-reptile-authors": Rates(0.002, 2.0),
     },
 )
 

@@ -29,7 +29,9 @@ class Small(NamedTuple):
     tuning_steps: int
     seeds: tuple[int, ...]
     tasks: int
-    every: int
+    """Validation and test tasks in the end."""
+    monitor_tasks: int
+    """Validation tasks while training, at six points of it."""
     rates: Mapping[str, Rates]
 
 
@@ -47,7 +49,11 @@ def full(experiment: Experiment) -> Experiment:
 
 def cells_of(data: Dataset, small: Small, scale: Scale) -> dict[str, Experiment]:
     """Reptile and both forms of Eigen-Reptile on a data set, at one of the scales."""
-    cells = {name: standard(data, METHODS[name]) for name in PAIR}
+    return scaled({name: standard(data, METHODS[name]) for name in PAIR}, small, scale)
+
+
+def scaled(cells: Mapping[str, Experiment], small: Small, scale: Scale) -> dict[str, Experiment]:
+    """Experiments, named after their methods, at one of the scales."""
     if scale == "full":
         return {name: full(cell) for name, cell in cells.items()}
     if scale == "tune":
@@ -61,7 +67,12 @@ def shrunk(experiment: Experiment, small: Small, rates: Rates) -> Experiment:
         experiment,
         inner=replace(experiment.inner, lr=rates.inner),
         meta=replace(experiment.meta, steps=small.steps, lr=(rates.outer,)),
-        evaluation=replace(experiment.evaluation, tasks=small.tasks, every=small.every),
+        evaluation=replace(
+            experiment.evaluation,
+            tasks=small.tasks,
+            monitor_tasks=small.monitor_tasks,
+            every=max(1, small.steps // 6),
+        ),
         seeds=small.seeds,
     )
 

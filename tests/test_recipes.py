@@ -1,0 +1,166 @@
+"""Recipes: the paper's protocol and numbers, and the same budget for every method."""
+
+import json
+import math
+import os
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from eigen_reptile.config import Experiment, from_json, to_json
+from eigen_reptile.inner import InnerConfig
+from eigen_reptile.learner import Conv4
+from eigen_reptile.methods import METHODS, EigenReptile, Method, Reptile
+from eigen_reptile.recipes import RECIPES, Published, Scale
+from eigen_reptile.tasks import TaskConfig
+
+PAPER = Path(__file__).parent.parent.parent / "shared" / "paper.tex"
+SCALES: tuple[Scale, ...] = get_args(Scale)
+PICTURES = tuple(name for name in RECIPES if name != "sine")
+TABLES = {"mini-imagenet": "table1", "cifar-fs": "Cifar-FS"}
+"""The recipes that are tables of the paper, and the labels of those there."""
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_cells_are_folders_of_their_own_and_survive_json(recipe: str, scale: Scale) -> None:
+    cells = RECIPES[recipe].cells(scale)
+    assert cells
+    for name, cell in cells.items():
+        assert re.fullmatch(r"[a-z0-9.-]+", name)
+        assert from_json(json.loads(json.dumps(to_json(cell)))) == cell
+        if recipe in PICTURES:
+            moved = replace(cell, data=replace(cell.data, root=Path("some/where")))  # type: ignore[call-arg]
+            assert from_json(json.loads(json.dumps(to_json(moved)))) == moved
+    assert len({json.dumps(to_json(cell)) for cell in cells.values()}) == len(cells)
+
+
+@pytest.mark.parametrize("recipe", TABLES)
+def test_at_full_scale_the_tables_have_the_papers_protocol(recipe: str) -> None:
+    cells = RECIPES[recipe].cells("full")
+    assert {type(cell.method) for cell in cells.values()} == {Reptile, EigenReptile}
+    for cell in cells.values():
+        reptile = isinstance(cell.method, Reptile)
+        assert cell.inner == InnerConfig(
+            steps=8 if reptile else 7, batch=10, lr=0.001 if reptile else 0.0005, optimizer="adam"
+        )
+        check_the_rest(cell)
+        assert cell.task == TaskConfig(way=5, shots=15)
+        assert cell.evaluation.shots == (1, 5)
+
+
+def check_the_rest(cell: Experiment) -> None:
+    """What section 5.2 and the original code have in common for all picture tasks."""
+    assert (cell.meta.steps, cell.meta.batch, cell.meta.lr, cell.meta.final_lr) == (100_000, 5, (1.0,), 0.0)
+    assert isinstance(cell.model, Conv4)
+    evaluation = cell.evaluation
+    assert (evaluation.tasks, evaluation.queries, evaluation.after, evaluation.test) == (10_000, 1, (50,), True)
+    # All five pictures at once for 1-shot, 15 of the 25 for 5-shot: a smaller support is taken whole.
+    assert evaluation.batch == 15
+
+
+def test_at_full_scale_omniglot_has_the_protocol_of_reptiles_authors() -> None:
+    for cell in RECIPES["omniglot"].cells("full").values():
+        assert (cell.inner.steps, cell.inner.batch, cell.inner.lr) == (5, 10, 0.001)
+        assert cell.task == TaskConfig(way=5, shots=10)
+        assert cell.evaluation.shots == (1, 5)
+        check_the_rest(cell)
+
+
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_inner_steps_changes_them_and_the_shots_by_the_papers_rule(scale: Scale) -> None:
+    cells = RECIPES["inner-steps"].cells(scale)
+    steps = [cell.inner.steps for cell in cells.values()]
+    assert {7} < set(steps)
+    assert min(steps) < 7 < sorted(steps)[-2]  # two beyond, to tell a plateau from a single lucky point
+    for cell in cells.values():
+        assert cell.task.shots == math.ceil(cell.inner.steps * 10 / 5) + 1
+        assert cell.evaluation.shots == (5,)
+        assert isinstance(cell.method, EigenReptile)
+        if scale == "full":
+            assert (cell.inner.batch, cell.inner.lr) == (10, 0.0005)
+            check_the_rest(cell)
+    nothing_else = {
+        replace(cell, task=TaskConfig(way=5, shots=15), inner=replace(cell.inner, steps=7)) for cell in cells.values()
+    }
+    assert len(nothing_else) == 1
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_at_small_scale_every_cell_has_the_same_budget(recipe: str) -> None:
+    cells = RECIPES[recipe].cells("small").values()
+    assert len({(cell.seeds, len(cell.meta.lr), cell.meta.steps, cell.meta.batch) for cell in cells}) == 1
+    assert len({(cell.data, cell.model, cell.evaluation, cell.meta.keep, cell.meta.patience) for cell in cells}) == 1
+    assert len({(cell.inner.batch, cell.inner.optimizer, cell.inner.carry) for cell in cells}) == 1
+    if recipe != "inner-steps":
+        assert len({(cell.inner.steps, cell.task) for cell in cells}) == 1
+
+
+def test_what_the_issue_asks_for_at_small_scale() -> None:
+    cifar, mini = RECIPES["cifar-fs"].cells("small"), RECIPES["mini-imagenet"].cells("small")
+    for cells in (cifar, RECIPES["omniglot"].cells("small")):
+        assert {METHODS["reptile"], EigenReptile.paper(), EigenReptile.authors()} <= {
+            cell.method for cell in cells.values()
+        }
+        for cell in cells.values():
+            assert {1, 5} <= set(cell.evaluation.shots)
+            assert len(cell.seeds) >= 2
+    assert all(cell.meta.steps >= 3000 for cell in mini.values())
+
+
+@pytest.mark.parametrize("recipe", PICTURES)
+def test_rates_are_sought_with_the_same_tries_for_each_method_and_never_on_the_test(recipe: str) -> None:
+    cells = RECIPES[recipe].cells("tune").values()
+    assert not any(cell.evaluation.test for cell in cells)
+    tries: dict[Method, set[tuple[float, float]]] = defaultdict(set)
+    for cell in cells:
+        tries[cell.method] |= {(cell.inner.lr, lr) for lr in cell.meta.lr}
+    small = RECIPES[recipe].cells("small").values()
+    assert set(tries) == {cell.method for cell in small}
+    assert len({frozenset(tried) for tried in tries.values()}) == 1
+    assert len({(cell.meta.steps, cell.seeds, cell.evaluation, cell.task, cell.inner.steps) for cell in cells}) == 1
+    # And what is used afterwards was one of the tries.
+    assert all((cell.inner.lr, lr) in tries[cell.method] for cell in small for lr in cell.meta.lr)
+
+
+def papers_table(label: str) -> dict[str, tuple[Published, Published]]:
+    """A table of the paper: from the name of a row to its 1-shot and 5-shot accuracy, where both have intervals."""
+    if not PAPER.exists():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"there is no {PAPER} to compare with")
+        pytest.skip(f"there is no {PAPER} to compare with")
+    tables = re.findall(r"\\begin\{table.*?\\end\{table", PAPER.read_text(), re.DOTALL)
+    (table,) = (table for table in tables if rf"\label{{{label}}}" in table)
+    rows = {}
+    for line in table.split(r"\\"):
+        name, *columns = line.split("&")
+        numbers = [tuple(map(float, re.findall(r"\d+\.\d+", column))) for column in columns]
+        if [len(found) for found in numbers] == [2, 2]:
+            rows[re.sub(r"\\[a-z]+(\{.*?\})?", "", name).strip()] = (Published(*numbers[0]), Published(*numbers[1]))
+    return rows
+
+
+@pytest.mark.parametrize("recipe", TABLES)
+def test_published_numbers_are_the_papers(recipe: str) -> None:
+    table = papers_table(TABLES[recipe])
+    cells = RECIPES[recipe].cells("full")
+    expected: dict[tuple[str, int], Published] = {}
+    used = set()
+    for name, cell in cells.items():
+        assert isinstance(cell.model, Conv4)
+        row = "Reptile" if isinstance(cell.method, Reptile) else "Eigen-Reptile"
+        row = row if row in table else f"{row} ({cell.model.filters})"
+        used.add(row)
+        expected |= {(name, shots): table[row][place] for place, shots in enumerate((1, 5))}
+    assert RECIPES[recipe].published == expected
+    assert used == {row for row in table if re.match("(Eigen-)?Reptile", row)}
+
+
+def test_nothing_is_published_where_the_paper_has_no_table() -> None:
+    assert [name for name, recipe in RECIPES.items() if recipe.published] == [
+        name for name in RECIPES if name in TABLES
+    ]
