@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +16,11 @@ import torch
 from PIL import Image
 
 from eigen_reptile.cli import COMMANDS, commands, run
-from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.data import DATASETS, Glyphs
+from eigen_reptile.config import Experiment, MetaConfig, standard
+from eigen_reptile.data import DATASETS, Dataset, Glyphs
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.learner import Mlp
-from eigen_reptile.methods import METHODS
+from eigen_reptile.learner import Conv4, Mlp
+from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES, Recipe
 
 SMALL = (
@@ -393,7 +394,13 @@ def glyphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Glyphs]:
 def test_quickstart_trains_both_methods_and_writes_the_report(
     cli: Cli, glyphs: Glyphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def standard_but_small(data: Dataset, method: Method) -> Experiment:
+        experiment = standard(data, method)
+        return replace(experiment, model=Conv4(filters=4), evaluation=replace(experiment.evaluation, after=(4,)))
+
     monkeypatch.setitem(DATASETS, "glyphs", glyphs)
+    monkeypatch.setattr(commands, "standard", standard_but_small)
+    monkeypatch.setattr(commands, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2))
     code, out, _ = cli("quickstart", "--steps", "4", "--glyph-steps", "2", "--out", "quick", "--json")
     assert code == 0
     said = json.loads(out)
@@ -403,9 +410,13 @@ def test_quickstart_trains_both_methods_and_writes_the_report(
     assert Path(said["report"]).read_text().count("data:image/png") == 5  # three of curves, two of glyphs
     table = (Path(said["report"]).parent / "results.md").read_text()
     for name, result in said["results"].items():
+        method, data = name.split()
+        config = saved(f"quick/{data}/{method}/config.json")
         (test,) = result["test"]
         mean = test["mean"][-1]
-        assert (f"{100 * mean:.2f} ±" if name.endswith("glyphs") else f"{mean:.4f}") in table
-        assert (test["shots"], test["tasks"]) == ((1, 50) if name.endswith("glyphs") else (10, 200))
-        config = saved(f"quick/{name.split()[1]}/{name.split()[0]}/config.json")
-        assert (config["meta"]["steps"], config["task"]["way"]) == ((2, 5) if name.endswith("glyphs") else (4, 1))
+        if data == "glyphs":
+            assert (config["meta"]["steps"], config["task"]["way"], test["shots"], test["tasks"]) == (2, 5, 1, 50)
+            assert f"{100 * mean:.2f} ± " in table
+        else:
+            assert (config["meta"]["steps"], config["task"]["way"], test["shots"]) == (4, 1, 10)
+            assert f"{mean:.4f} ± " in table

@@ -1,4 +1,4 @@
-"""The run folder: the only place that writes files. Nothing is half written, nothing is a pickle.
+"""The run folder, and how files are written. Nothing is half written, nothing is a pickle.
 
 config.json          the resolved experiment
 environment.json     versions, commit, machine and command of each start

@@ -138,8 +138,7 @@ def by_folder(sources: Mapping[str, Source], style: Style) -> dict[str, list[Pic
 
 def common_place(sources: Mapping[str, Source]) -> Path:
     """Where all the sources lie."""
-    places = {source.place for source in sources.values()}
-    return places.pop() if len(places) == 1 else places.pop().parent
+    return Path(os.path.commonpath([source.place for source in sources.values()]))
 
 
 def pack(contents: Contents, allocate: Allocate, report: Report, skip_broken: bool) -> dict[Split, Packed]:

@@ -11,7 +11,7 @@ SMALL = Small(
     seeds=(0, 1),
     tasks=200,
     monitor_tasks=60,
-    rates={
+    rates={  # of the tries at scale `tune`, those with the best validation accuracy: see docs/results.md
         "reptile": Rates(0.004, 1.0),
         "eigen-reptile-paper": Rates(0.004, 1.0),
         "eigen-reptile-authors": Rates(0.002, 2.0),
