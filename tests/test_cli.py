@@ -104,7 +104,7 @@ def test_list_names_everything(cli: Cli) -> None:
         ("bench --repeats 0", "--repeats must be at least 1, not 0"),
         ("train --out run --meta.steps many", "--meta.steps: invalid literal for int() with base 10: 'many'"),
         ("train --out run --inner.optimizer adm", "Expected one of ('sgd', 'adam')"),
-        ("train --out run --protocol author", "Expected one of ('None', 'authors', 'field')"),
+        ("train --out run --protocol author", "invalid choice 'author' for argument '--protocol'"),
         ("run cifar-fs --scale tiny", "Expected one of ('full', 'small', 'tune')"),
         ("run sine --data pictures", "this recipe's data set has no root"),
         ("run sine --per-class 180", "this recipe's data set has no per_class"),

@@ -81,7 +81,7 @@ def only(folder: Path) -> tuple[Cell, ...]:
 
 def test_the_report_holds_the_results_numbers(results: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- report:errors -->\nold\n<!-- end -->\nafter\n")
+    readme.write_text(f"before\n<!-- report:{results.name}-errors -->\nold\n<!-- end -->\nafter\n")
     written = write_report(results, tmp_path / "out", [readme])
     assert all(path.stat().st_size > 0 for path in written)
     (test,) = saved(results / "reptile")["test"]
@@ -95,9 +95,9 @@ def test_the_report_holds_the_results_numbers(results: Path, tmp_path: Path) -> 
     assert "old" not in text
     assert "all diverge" in text
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == {
-        "directions.png",
-        "curves.png",
-        "step-sizes.png",
+        f"{results.name}-directions.png",
+        f"{results.name}-curves.png",
+        f"{results.name}-step-sizes.png",
     }
 
 

@@ -1,5 +1,6 @@
 """A network as a function of one flat vector of parameters. Only this file knows layers."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -128,7 +129,9 @@ class Learner:
 
     def __init__(self, build: Callable[[], nn.Module], sample_loss: SampleLoss, batched: bool = False) -> None:
         self._build = build
-        self._template = replace_all_batch_norm_modules_(build())
+        # A copy, because what `build` gives away may be used elsewhere; and no draw that others would feel.
+        with torch.random.fork_rng(devices=[]):
+            self._template = replace_all_batch_norm_modules_(copy.deepcopy(build()))
         self._names = [name for name, _ in self._template.named_parameters()]
         self._shapes = [parameter.shape for parameter in self._template.parameters()]
         self._sizes = [prod(shape) for shape in self._shapes]
@@ -189,14 +192,17 @@ class Learner:
         if self.batched:
             gradient: Tensor = grad(lambda point: self.loss(point, x, y, weight).sum())(theta)
             return gradient
-        # torch.func costs a third more here; and one task's graph at a time is all the memory that is needed.
-        gradient = torch.empty_like(theta)
+        # torch.func costs a third more here; and one task's graph at a time is all the memory that is needed, unless
+        # this gradient is to be differentiated again.
+        again = torch.is_grad_enabled() and theta.requires_grad
+        gradients = []
         for place in torch.cartesian_prod(*(torch.arange(size) for size in theta.shape[:2])).tolist():
             one = tuple(slice(number, number + 1) for number in place)
             with torch.enable_grad():
-                point = theta[one].detach().requires_grad_()
-                gradient[one] = torch.autograd.grad(self.loss(point, x[one], y[one], weight[one]).sum(), point)[0]
-        return gradient
+                point = theta[one] if again else theta[one].detach().requires_grad_()
+                loss = self.loss(point, x[one], y[one], weight[one]).sum()
+                gradients.append(torch.autograd.grad(loss, point, create_graph=again)[0])
+        return torch.cat(gradients).reshape(theta.shape)
 
     def output(self, theta: Float[Tensor, "d"], x: Shaped[Tensor, "b *shape"]) -> Shaped[Tensor, "b *out"]:
         """What one network says about b samples."""
@@ -204,7 +210,9 @@ class Learner:
         parameters = {
             name: piece.view(shape) for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
         }
-        if x.ndim == 4:
+        if x.ndim == 4 and not self.batched:
             x = x.contiguous(memory_format=torch.channels_last)
-        output: Tensor = functional_call(self._template, parameters, (x,))
+        # Copies of the buffers, so that a module that changes them says the same when asked again.
+        buffers = {name: buffer.clone() for name, buffer in self._template.named_buffers()}
+        output: Tensor = functional_call(self._template, parameters | buffers, (x,))
         return output

@@ -1,6 +1,7 @@
 """The commands: each takes the words after its name."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +31,9 @@ from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
-from eigen_reptile.report.paired import compare_runs
+from eigen_reptile.report.paired import Paired, compare_runs
 from eigen_reptile.runs import FolderError, RunError
+from eigen_reptile.stage import found_device
 
 BENCHMARKS = {"sine": benchmarks.sine}
 
@@ -67,7 +69,7 @@ def train_command(args: Sequence[str]) -> None:
     options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
-    check_positive("--checkpoint-every", options.checkpoint_every)
+    _check_trainable(options)
     experiment = _under(options.protocol, options.experiment)
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         result = run_experiment(experiment, options.out, progress.task, options.checkpoint_every, options.device)
@@ -80,7 +82,7 @@ def run_command(args: Sequence[str]) -> None:
     name, rest = named(args, RECIPES, "recipe", default="RECIPE" if asks_for_help(args) else None)
     about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(RECIPES)}."
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
-    check_positive("--checkpoint-every", options.checkpoint_every)
+    _check_trainable(options)
     cells = _cells(name, options)
     results: dict[str, dict[str, Any]] = {}
     failed: dict[str, RunError] = {}
@@ -117,12 +119,18 @@ def compare_command(args: Sequence[str]) -> None:
     measure, found = compare_runs(options.first, options.second)
     if options.output.json:
         rows = [
-            {**row._asdict(), **{k: v and v._asdict() for k, v in row._asdict().items() if k.startswith("over_")}}
+            row._asdict()
+            | {"over_tasks": _finite(row.over_tasks), "over_seeds": row.over_seeds and _finite(row.over_seeds)}
             for row in found
         ]
         print(json.dumps({"measure": measure, "comparisons": rows}))
     elif not options.output.quiet:
         Console().print(comparison_table(str(options.first), str(options.second), measure, found))
+
+
+def _finite(found: Paired) -> dict[str, float | None]:
+    """As JSON can have it: an interval of a single pair is not a number."""
+    return {name: value if math.isfinite(value) else None for name, value in found._asdict().items()}
 
 
 def bench_command(args: Sequence[str]) -> None:
@@ -174,6 +182,14 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
     experiment = standard(DATASETS["glyphs"], method)
     evaluation = replace(experiment.evaluation, shots=(1,), tasks=50, monitor_tasks=20, every=max(1, steps // 3))
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
+
+
+def _check_trainable(options: TrainOptions | RunOptions) -> None:
+    check_positive("--checkpoint-every", options.checkpoint_every)
+    try:
+        found_device(options.device)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:

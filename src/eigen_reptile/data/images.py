@@ -31,7 +31,7 @@ class ImageBank(Bank):
     @property
     def classes(self) -> int:
         """Classes that a task can draw from."""
-        return len(self.names) * self._turns
+        return int((self.sizes > 0).sum()) * self._turns
 
     @property
     def shape(self) -> tuple[int, ...]:

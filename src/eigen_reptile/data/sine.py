@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from eigen_reptile.data.bank import Bank, Banks, Dataset, Samples, TaskShape
+from eigen_reptile.data.bank import Bank, Banks, DataError, Dataset, Samples, TaskShape
 from eigen_reptile.progress import Announce
 
 
@@ -58,6 +58,8 @@ class SineBank(Bank):
         return (1,)
 
     def fitted(self, task: TaskShape) -> TaskShape:
+        if task.way != 1:
+            raise DataError(f"a curve has no classes: --task.way must be 1, not {task.way}")
         return task._replace(queries=self._config.points)
 
     def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:

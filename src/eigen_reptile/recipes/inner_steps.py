@@ -5,6 +5,7 @@ from dataclasses import replace
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import CifarFs, Dataset, MiniImagenet
 from eigen_reptile.methods import METHODS
+from eigen_reptile.recipes.cifar_fs import CIFAR_FS
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
 from eigen_reptile.recipes.pictures import full, shrunk
 from eigen_reptile.recipes.recipe import Recipe, Scale
@@ -16,6 +17,8 @@ METHOD = "eigen-reptile-authors"
 
 def _cells(scale: Scale) -> dict[str, Experiment]:
     """Mini-ImageNet in full. Two cores do CIFAR-FS instead, with the rates that were chosen there for 7 steps."""
+    if scale == "tune":
+        return {name: cell for name, cell in CIFAR_FS.cells(scale).items() if cell.method == METHODS[METHOD]}
     if scale == "full":
         return {f"{steps}-steps": _with(full(_base(MiniImagenet())), steps) for steps in STEPS}
     small = CIFAR_SMALL._replace(steps=1200, seeds=(0,), tasks=150, monitor_tasks=30)

@@ -133,7 +133,7 @@ def _plateau(group: Group) -> Claim:
     """Whether accuracy changes by more than two points beyond seven inner steps."""
     says = "From 7 inner steps on the accuracy is stable (appendix, hyperparameter analysis)"
     cells = {cell.experiment.inner.steps: cell for cell in group.cells if cell.tests}
-    shots = max(shots for shots, _ in shots_and_columns(group.cells))
+    shots = max((shots for shots, _ in shots_and_columns(group.cells)), default=0)
     found = {steps: cell.task_scores(shots, "transductive") for steps, cell in sorted(cells.items())}
     scores = {steps: values for steps, values in found.items() if values is not None}
     later = {steps: paired(values, scores[7]) for steps, values in scores.items() if steps > 7 and 7 in scores}

@@ -106,7 +106,10 @@ def collect(folder: Path) -> list[Group]:
     if not files:
         raise RunError(f"no result.json below {folder}: train something there first")
     cells = sorted(map(read_cell, files), key=_place)
-    return [Group(parent.name or "results", tuple(cells)) for (parent, _), cells in groupby(cells, key=_place)]
+    groups = [(place, tuple(found)) for place, found in groupby(cells, key=_place)]
+    names = [parent.name or "results" for (parent, _), _ in groups]
+    unique = [name if names.count(name) == 1 else f"{name}-{number}" for number, name in enumerate(names, 1)]
+    return [Group(name, found) for name, (_, found) in zip(unique, groups, strict=True)]
 
 
 def _place(cell: Cell) -> tuple[Path, str]:

@@ -1,5 +1,6 @@
 """Paired comparisons: both sides saw the same tasks, so only their differences matter."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.data import Folder
 from eigen_reptile.evaluate import interval95
 from eigen_reptile.report.collect import Cell, read_cell, shots_and_columns
 from eigen_reptile.runs import RunError, differences
@@ -37,9 +39,12 @@ class Comparison(NamedTuple):
 def paired(first: np.ndarray, second: np.ndarray) -> Paired:
     """The mean difference with its 95 % interval and the p-value of the paired t-test."""
     difference, half = interval95(first - second)
-    # Differences that are all the same have no spread to test against: nothing is doubted then.
-    spread = bool(np.ptp(first - second) > 0)
-    p = float(stats.ttest_rel(first, second).pvalue) if spread else float(difference == 0)
+    if len(first) < 2:
+        p = math.nan  # a single pair decides nothing
+    elif np.ptp(first - second) > 0:
+        p = float(stats.ttest_rel(first, second).pvalue)
+    else:
+        p = float(difference == 0)  # without spread there is no doubt
     return Paired(float(first.mean()), float(second.mean()), difference, half, p, len(first))
 
 
@@ -73,9 +78,11 @@ def why_not_comparable(first: Cell, second: Cell) -> list[str]:
 
 
 def _tasks_of(exp: Experiment) -> dict[str, Any]:
-    """The part of an experiment on which its test tasks depend; where the data lies is none of it."""
+    """The part of an experiment on which its test tasks depend; where an official set lies is none of it."""
     value = to_json(replace(exp, evaluation=replace(exp.evaluation, every=1, monitor_tasks=1, pictures=())))
-    data = {name: setting for name, setting in value["data"].items() if name != "root"}
+    data = value["data"]
+    if not isinstance(exp.data, Folder):  # elsewhere there may be other pictures, but an official set is the same
+        data = {name: setting for name, setting in data.items() if name != "root"}
     return {"data": data, "evaluation": value["evaluation"], "way": exp.task.way}
 
 

@@ -57,24 +57,24 @@ def _about_curves(group: Group, drawings: Path) -> list[Section]:
         "Squared error over the whole curve, mean and 95 % interval over seeds, after so many inner steps on 10 "
         "shots. The outer step size was chosen on validation tasks. The integral is the paper's loss."
     )
-    sections = [Section("errors", f"{group.name}: error on test tasks", errors, tables.errors(cells))]
+    sections = [Section(f"{group.name}-errors", f"{group.name}: error on test tasks", errors, tables.errors(cells))]
     if converged:
-        figure = drawings / "directions.png"
+        figure = drawings / f"{group.name}-directions.png"
         figures.learning_curves(group, figure)
         text = "Validation error over the outer iterations (paper, figure 4)."
-        sections.append(Section("directions", f"{group.name}: error while training", text, figure=figure))
+        sections.append(Section(f"{group.name}-directions", f"{group.name}: error while training", text, figure=figure))
     pair = [cell for name in ("eigen-reptile", "reptile") if (cell := group.find(METHODS[name])) and cell.converged]
     if pair and all(len(cell.result["pictures"]) == len(pair[0].result["pictures"]) > 0 for cell in pair):
-        figure = drawings / "curves.png"
+        figure = drawings / f"{group.name}-curves.png"
         figures.fitted_curves(pair, figure)
         text = "One task, seed 0, at several outer iterations (paper, figure 3)."
-        sections.append(Section("curves", f"{group.name}: fitted curves", text, figure=figure))
+        sections.append(Section(f"{group.name}-curves", f"{group.name}: fitted curves", text, figure=figure))
     if converged and any(len(cell.experiment.meta.lr) > 1 for cell in cells):
-        figure = drawings / "step-sizes.png"
+        figure = drawings / f"{group.name}-step-sizes.png"
         figures.step_sizes(cells, figure)
         text = "Validation error after training, mean over seeds."
         table = tables.step_sizes(cells)
-        sections.append(Section("step-sizes", f"{group.name}: outer step sizes", text, table, figure))
+        sections.append(Section(f"{group.name}-step-sizes", f"{group.name}: outer step sizes", text, table, figure))
     return sections
 
 
