@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,12 @@ from PIL import Image
 
 from eigen_reptile.cli import COMMANDS, commands, run
 from eigen_reptile.config import Experiment, MetaConfig, standard
-from eigen_reptile.data import DATASETS, Dataset, Glyphs
+from eigen_reptile.data import DATASETS, Dataset
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES, Recipe
+from pictures import Patterns
 
 SMALL = (
     *("--meta.steps", "3", "--compile", "off", "--model.hidden", "4", "4", "--inner.steps", "2"),
@@ -383,24 +384,16 @@ def test_a_broken_picture_is_named_before_anything_is_written(cli: Cli, pictures
     assert not Path("run").exists()
 
 
-@pytest.fixture(scope="module")
-def glyphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Glyphs]:
-    """Small ones, in a cache of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EIGEN_REPTILE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield Glyphs(size=8, per_class=16)
+def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On curves and networks as they are, but with few tasks; on pictures that are made more quickly than glyphs."""
 
-
-def test_quickstart_trains_both_methods_and_writes_the_report(
-    cli: Cli, glyphs: Glyphs, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def standard_but_small(data: Dataset, method: Method) -> Experiment:
         experiment = standard(data, method)
         return replace(experiment, model=Conv4(filters=4), evaluation=replace(experiment.evaluation, after=(4,)))
 
-    monkeypatch.setitem(DATASETS, "glyphs", glyphs)
+    monkeypatch.setitem(DATASETS, "glyphs", Patterns())
     monkeypatch.setattr(commands, "standard", standard_but_small)
-    monkeypatch.setattr(commands, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2))
+    monkeypatch.setattr(commands, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2, after=(0, 4)))
     code, out, _ = cli("quickstart", "--steps", "4", "--glyph-steps", "2", "--out", "quick", "--json")
     assert code == 0
     said = json.loads(out)
@@ -415,6 +408,7 @@ def test_quickstart_trains_both_methods_and_writes_the_report(
         (test,) = result["test"]
         mean = test["mean"][-1]
         if data == "glyphs":
+            assert config["data"]["kind"] == "Patterns"
             assert (config["meta"]["steps"], config["task"]["way"], test["shots"], test["tasks"]) == (2, 5, 1, 50)
             assert f"{100 * mean:.2f} ± " in table
         else:

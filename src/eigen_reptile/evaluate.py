@@ -141,7 +141,7 @@ def evaluate(
             point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
             said = [_ANSWERS[mode](learner, point, tasks) for mode in modes]
             right = torch.stack([answer.argmax(-1) == tasks.query_y for answer in said], dim=2)
-            values = right.float().mean(-1)
+            values = right.cpu().double().mean(-1)
         else:
             predictions = _predictions(learner, start, tasks, batches, config)
             values = (predictions - tasks.query_y[:, :, None]).square().mean((-1, -2))
