@@ -391,7 +391,7 @@ def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypa
         experiment = standard(data, method)
         return replace(experiment, model=Conv4(filters=4), evaluation=replace(experiment.evaluation, after=(4,)))
 
-    monkeypatch.setitem(DATASETS, "glyphs", Patterns())
+    monkeypatch.setitem(DATASETS, "glyphs", Patterns(test_pictures=4))
     monkeypatch.setattr(commands, "standard", standard_but_small)
     monkeypatch.setattr(commands, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2, after=(0, 4)))
     code, out, _ = cli("quickstart", "--steps", "4", "--glyph-steps", "2", "--out", "quick", "--json")

@@ -133,6 +133,8 @@ def _plateau(group: Group) -> Claim:
     """Whether accuracy changes by more than two points beyond seven inner steps."""
     says = "From 7 inner steps on the accuracy is stable (appendix, hyperparameter analysis)"
     cells = {cell.experiment.inner.steps: cell for cell in group.cells if cell.tests}
+    seven = cells.get(7)
+    cells = {steps: cell for steps, cell in cells.items() if seven and not why_not_comparable(cell, seven)}
     shots = max((shots for shots, _ in shots_and_columns(group.cells)), default=0)
     found = {steps: cell.task_scores(shots, "transductive") for steps, cell in sorted(cells.items())}
     scores = {steps: values for steps, values in found.items() if values is not None}

@@ -41,12 +41,14 @@ def accuracy_over_inner_steps(cells: Sequence[Cell], path: Path) -> None:
     """Test accuracy against the number of inner steps in training, with 95 % intervals over tasks."""
     figure = _figure(7.0, 4.5)
     axes = figure.subplots()
-    steps = [cell.experiment.inner.steps for cell in cells]
     for number, (shots, column) in enumerate(shots_and_columns(cells)):
-        tests = [next(test for test in cell.tests if test["shots"] == shots) for cell in cells]
-        place = tests[0]["columns"].index(column)
-        means = [100 * test["mean"][place] for test in tests]
-        halves = [100 * test["ci95_tasks"][place] for test in tests]
+        tested = [
+            (cell.experiment.inner.steps, test) for cell in cells for test in cell.tests if test["shots"] == shots
+        ]
+        steps = [at for at, _ in tested]
+        place = tested[0][1]["columns"].index(column)
+        means = [100 * test["mean"][place] for _, test in tested]
+        halves = [100 * (test["ci95_tasks"][place] or 0) for _, test in tested]  # a single task has none
         style = "-" if column == "transductive" else "--"
         axes.errorbar(
             steps, means, halves, marker="o", capsize=3, ls=style, color=f"C{number}", label=f"{shots}-shot, {column}"

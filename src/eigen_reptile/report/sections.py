@@ -1,9 +1,11 @@
 """The parts of the report: what is said about each group of results."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from eigen_reptile.experiment import read_examples
 from eigen_reptile.methods import METHODS
@@ -97,7 +99,7 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         figures.accuracy_over_inner_steps(by_steps, figure)
         text = "Accuracy against the number of inner steps in training (paper, appendix)."
         sections.append(Section(f"{group.name}-steps", f"{group.name}: inner steps", text, figure=figure))
-    examples = {cell.name: found for cell in group.cells if (found := read_examples(cell.folder))}
+    examples = _same_example({cell.name: found for cell in group.cells if (found := read_examples(cell.folder))})
     if examples:
         figure = drawings / f"{group.name}-example.png"
         figures.example_task(examples, figure)
@@ -106,6 +108,12 @@ def _about(group: Group, drawings: Path) -> list[Section]:
             Section(f"{group.name}-example", f"{group.name}: pictures and predictions", text, figure=figure)
         )
     return sections
+
+
+def _same_example(examples: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, Mapping[str, np.ndarray]]:
+    """Those that show the same pictures as the first: only they can be shown together."""
+    first = next(iter(examples.values()), {})
+    return {name: found for name, found in examples.items() if np.array_equal(found["query"], first["query"])}
 
 
 def _protocol(cells: Sequence[Cell]) -> str:
