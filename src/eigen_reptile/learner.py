@@ -110,7 +110,7 @@ class _Block(nn.Module):
         self.shift = nn.Parameter(torch.zeros(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        # Channels last is two to three times faster on a CPU. A single channel lies the same in both layouts, so
+        # Channels last is faster on a CPU. A single channel lies the same in both layouts, so
         # that it must be said again here.
         x = self.convolution(x).contiguous(memory_format=torch.channels_last)
         x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
@@ -192,7 +192,7 @@ class Learner:
         if self.batched:
             gradient: Tensor = grad(lambda point: self.loss(point, x, y, weight).sum())(theta)
             return gradient
-        # torch.func costs a third more here; and one task's graph at a time is all the memory that is needed, unless
+        # torch.func costs more here; and one task's graph at a time is all the memory that is needed, unless
         # this gradient is to be differentiated again.
         again = torch.is_grad_enabled() and theta.requires_grad
         gradients = []

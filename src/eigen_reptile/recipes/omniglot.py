@@ -15,7 +15,7 @@ SMALL = Small(
     seeds=(0, 1),
     tasks=200,
     monitor_tasks=60,
-    rates={
+    rates={  # not sought yet: the usual ones
         "reptile": Rates(0.002, 1.0),
         "eigen-reptile-paper": Rates(0.002, 1.0),
         "eigen-reptile-authors": Rates(0.002, 1.0),
