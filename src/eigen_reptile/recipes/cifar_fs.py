@@ -2,12 +2,13 @@
 
 from eigen_reptile.config import Experiment
 from eigen_reptile.data import CifarFs
-from eigen_reptile.recipes.pictures import Rates, Small, cells_of
+from eigen_reptile.recipes.pictures import WIDE, Rates, Round, Small, cells_of
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 
 SMALL = Small(
     steps=4000,
-    tuning_steps=400,
+    # The first round separated little but the slowest rate from the others, so that a longer one went on from there.
+    search=(Round(400, WIDE), Round(1000, {0.004: (1.0, 2.0), 0.008: (1.0,)}, "-long")),
     seeds=(0, 1),
     tasks=200,
     monitor_tasks=60,

@@ -5,13 +5,13 @@ from dataclasses import replace
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Omniglot
 from eigen_reptile.methods import METHODS
-from eigen_reptile.recipes.pictures import PAIR, Rates, Small, scaled
+from eigen_reptile.recipes.pictures import PAIR, WIDE, Rates, Round, Small, scaled
 from eigen_reptile.recipes.recipe import Recipe, Scale
 from eigen_reptile.tasks import TaskConfig
 
 SMALL = Small(
     steps=1500,
-    tuning_steps=150,
+    search=(Round(300, WIDE),),
     seeds=(0, 1),
     tasks=200,
     monitor_tasks=60,

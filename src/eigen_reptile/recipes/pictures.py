@@ -10,9 +10,6 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes.recipe import Scale
 
 PAIR = ("reptile", "eigen-reptile-paper", "eigen-reptile-authors")
-INNER_RATES = (0.001, 0.002, 0.004)
-OUTER_STEPS = (0.5, 1.0, 2.0)
-USUAL_RATE, USUAL_STEP = 0.002, 1.0
 
 
 class Rates(NamedTuple):
@@ -22,11 +19,24 @@ class Rates(NamedTuple):
     outer: float
 
 
+class Round(NamedTuple):
+    """Short runs that look for rates on validation tasks; every method gets the same."""
+
+    steps: int
+    tries: Mapping[float, tuple[float, ...]]
+    """Inner rates, and the outer steps tried with each."""
+    suffix: str = ""
+    """Of the cells' names, where there are several rounds."""
+
+
+WIDE = {0.001: (1.0,), 0.002: (0.5, 1.0, 2.0), 0.004: (1.0,)}
+
+
 class Small(NamedTuple):
     """A data set at the scale of two cores."""
 
     steps: int
-    tuning_steps: int
+    search: tuple[Round, ...]
     seeds: tuple[int, ...]
     tasks: int
     """Validation and test tasks in the end."""
@@ -57,7 +67,12 @@ def scaled(cells: Mapping[str, Experiment], small: Small, scale: Scale) -> dict[
     if scale == "full":
         return {name: full(cell) for name, cell in cells.items()}
     if scale == "tune":
-        return {f"{name}-{rate:g}": tuning(cell, small, rate) for name, cell in cells.items() for rate in INNER_RATES}
+        return {
+            f"{name}-{rate:g}{search.suffix}": tuning(cell, search.steps, rate, outer)
+            for search in small.search
+            for name, cell in cells.items()
+            for rate, outer in search.tries.items()
+        }
     return {name: shrunk(cell, small, small.rates[name]) for name, cell in cells.items()}
 
 
@@ -71,25 +86,18 @@ def shrunk(experiment: Experiment, small: Small, rates: Rates) -> Experiment:
             experiment.evaluation,
             tasks=small.tasks,
             monitor_tasks=small.monitor_tasks,
-            every=max(1, small.steps // 6),
+            every=-(-small.steps // 6),
         ),
         seeds=small.seeds,
     )
 
 
-def tuning(experiment: Experiment, small: Small, inner_rate: float) -> Experiment:
-    """A short run with one inner rate; at the usual one, all outer steps are tried. The test tasks are not touched.
-
-    So each method gets the same five tries: three inner rates at the usual outer step, and three outer steps at
-    the usual inner rate.
-    """
-    outer = OUTER_STEPS if inner_rate == USUAL_RATE else (USUAL_STEP,)
-    evaluation = replace(
-        experiment.evaluation, tasks=150, monitor_tasks=10, every=small.tuning_steps, shots=(1,), test=False
-    )
+def tuning(experiment: Experiment, steps: int, inner_rate: float, outer_steps: tuple[float, ...]) -> Experiment:
+    """A short run with one inner rate and some outer steps. The test tasks are not touched."""
+    evaluation = replace(experiment.evaluation, tasks=150, monitor_tasks=10, every=steps, shots=(1,), test=False)
     return replace(
         experiment,
         inner=replace(experiment.inner, lr=inner_rate),
-        meta=replace(experiment.meta, steps=small.tuning_steps, lr=outer, keep="last"),
+        meta=replace(experiment.meta, steps=steps, lr=outer_steps, keep="last"),
         evaluation=evaluation,
     )
