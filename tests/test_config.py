@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to_json
-from eigen_reptile.data import DATASETS, Banks, Dataset, Sine
+from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import MODELS, Conv4, Mlp, Model
@@ -81,7 +81,7 @@ class BroughtModel(Model):
 
 
 def test_what_a_user_brings_survives_json_too() -> None:
-    experiment = Experiment(data=Brought((3,)), model=BroughtModel(4))
+    experiment = Experiment(data=Brought((3,)), model=BroughtModel(4), task=TaskConfig(way=2))
     assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
 
 
@@ -191,6 +191,7 @@ def test_what_is_no_experiment_is_refused(change: Callable[[dict[str, object]], 
         (lambda: Mlp(hidden=(0,)), "hidden"),
         (lambda: Experiment(seeds=()), "seeds"),
         (lambda: Experiment(seeds=(1, 1)), "twice"),
+        (lambda: Experiment(data=CifarFs()), "way must be at least 2, not 1"),
     ],
 )
 def test_wrong_values_are_refused_and_named(make: Callable[[], object], words: str) -> None:

@@ -1,5 +1,6 @@
 """Tasks drawn from pictures that all differ, so that each one drawn tells which it was."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -91,10 +92,16 @@ def test_tasks_are_whole_whatever_the_sizes(
     fitted = drawn.bank.fitted(asked)
     assert (fitted.way, fitted.shots) == (way, shots)
     if queries:
-        # As many queries as possible: one more, and fewer classes than needed could give them.
-        enough = sum(turns for size in sizes if size >= shots + fitted.queries + 1)
         assert 1 <= fitted.queries <= queries
-        assert fitted.queries == queries or enough < way
+
+        def able(more: int) -> int:
+            return sum(turns for size in sizes if size >= shots + more)
+
+        # Half of the classes take part if they have any query; then one more query would leave too few classes.
+        half = max(way, math.ceil(len(sizes) * turns / 2))
+        kept = half if able(1) >= half else way
+        assert able(fitted.queries) >= kept
+        assert fitted.queries == queries or able(fitted.queries + 1) < kept
     else:
         assert fitted.queries == 0
     samples = drawn.bank.draw(2, fitted, rngs(seed, seed + 1))
@@ -165,6 +172,11 @@ def test_too_few_queries_are_said_and_short_classes_left_out(caplog: pytest.LogC
     assert "not 15" in told_by_log
     samples = drawn.bank.draw(50, fitted, rngs(0))
     assert {one.label for one in told(drawn.known, samples.x[0].reshape(-1, 1, 4, 4))} == {0, 2, 3}
+
+
+def test_a_few_large_classes_do_not_take_the_place_of_all_others() -> None:
+    bank = source([12] * 3 + [11] * 20).bank
+    assert bank.fitted(TaskShape(3, 5, 15)) == TaskShape(3, 5, 6)
 
 
 def test_nothing_is_said_where_everything_fits(caplog: pytest.LogCaptureFixture) -> None:

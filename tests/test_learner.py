@@ -286,9 +286,19 @@ def test_a_module_that_was_handed_out_is_left_as_it_was() -> None:
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
-@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.Dropout2d(0.1), nn.AlphaDropout(0.2)])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Dropout(0.5),
+        nn.Dropout2d(0.1),
+        nn.AlphaDropout(0.2),
+        nn.LSTM(4, 4, 2, dropout=0.5),
+        nn.MultiheadAttention(4, 2, 0.1),
+        nn.RReLU(),
+    ],
+)
 def test_what_draws_at_random_is_refused_by_name(layer: nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"^1\.0 draws at random.* set its p to 0$"):
+    with pytest.raises(ValueError, match=r"^1\.0 draws at random.* switch that off$"):
         Learner(lambda: nn.Sequential(nn.Linear(3, 4), nn.Sequential(layer)), squared_error)
     Learner(lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0)), squared_error)
 

@@ -263,20 +263,30 @@ def test_rates_that_were_tried_are_told_without_a_test(pictures: Path, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("shift", "verdict"),
-    [(0.05, "holds here"), (-0.05, "does not hold here: it is the other way round"), (0.0, "not seen here")],
+    ("shift", "seeds", "verdict"),
+    [
+        (0.05, (0.049, 0.051), "holds here"),
+        (-0.05, (-0.049, -0.051), "does not hold here: it is the other way round"),
+        (0.0, (0.0, 0.0), "not seen here"),
+        (0.0, (0.049, 0.051), "not seen here"),
+        (0.05, (0.09, 0.01), "not decided: clear over the tasks, not over 2 seeds"),
+        (-0.05, (-0.12, 0.02), "not decided: clear over the tasks, not over 2 seeds"),
+        (0.05, (0.05,), "not decided: clear over the tasks, but it needs two seeds or more"),
+    ],
 )
-def test_verdicts_on_pictures_follow_the_paired_difference(
-    pictures: Path, tmp_path: Path, shift: float, verdict: str
+def test_verdicts_on_pictures_need_both_tasks_and_seeds(
+    pictures: Path, tmp_path: Path, shift: float, seeds: tuple[float, ...], verdict: str
 ) -> None:
     tasks = np.linspace(0.2, 0.8, 6)  # so far apart that only pairs can tell
     wiggle = np.array([0.01, -0.01] * 3)
 
     def measured(name: str, result: dict[str, Any]) -> None:
-        scores = tasks + (shift + wiggle if name == "eigen-reptile-authors" else 0.0)
+        ours = name == "eigen-reptile-authors"
+        scores = tasks + (shift + wiggle if ours else 0.0)
+        result["experiment"]["seeds"] = list(range(len(seeds)))
         for test in result["test"]:
-            test["per_task"] = [[scores.tolist()] * 2] * 2
-            test["per_seed"] = [[scores.mean(), scores.mean()]] * 2
+            test["per_task"] = [[scores.tolist()] * len(seeds)] * 2
+            test["per_seed"] = [[0.5 + (seed if ours else 0.0)] * 2 for seed in seeds]
 
     groups = collect(changed(pictures / "shapes", tmp_path / "shapes", measured))
     found = {claim.says: claim for claim in claims(groups)}
@@ -285,6 +295,7 @@ def test_verdicts_on_pictures_follow_the_paired_difference(
         for how in ("1-shot, inductive", "1-shot, transductive", "2-shot, inductive", "2-shot, transductive"):
             claim = found.pop(f"Eigen-Reptile ({form}) is more accurate than Reptile: shapes, {how}")
             assert claim.verdict.startswith(expected)
+            assert ("over 2 seeds" in claim.measured) == (len(seeds) == 2)
             assert "50.00 %; paired difference" in claim.measured
             if form == "authors' form":
                 assert f"{100 * (0.5 + shift):.2f} % against" in claim.measured
@@ -336,7 +347,7 @@ def test_the_plateau_is_drawn(pictures: Path, tmp_path: Path) -> None:
     scores = {1: LEVEL - 0.3, 7: LEVEL, 9: LEVEL + 0.01 + QUIET}
     steps_results(pictures, tmp_path / "inner-steps", {steps: values.tolist() for steps, values in scores.items()})
     write_report(tmp_path, tmp_path / "out", [])
-    assert "| holds here, within 2 points |" in (tmp_path / "out" / "claims.md").read_text()
+    assert "| holds here, within 2 points over the tasks |" in (tmp_path / "out" / "claims.md").read_text()
     assert (tmp_path / "out" / "figures" / "inner-steps-steps.png").stat().st_size > 0
 
 

@@ -88,6 +88,8 @@ class Experiment:
             raise ValueError(f"seeds must hold one or more whole numbers from 0 to 2**63 - 1, not {self.seeds}")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds names a seed twice: {self.seeds}")
+        if self.data.classifies and self.task.way < 2:
+            raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
 
     @cached_property
     def lanes(self) -> tuple[Lane, ...]:

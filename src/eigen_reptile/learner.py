@@ -120,6 +120,14 @@ class _Block(nn.Module):
 MODELS: dict[str, Model] = {"mlp": Mlp(), "conv4": Conv4(), "conv4-64": Conv4(filters=64)}
 
 
+def _draws_at_random(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+        return module.dropout > 0
+    return isinstance(module, nn.RReLU) and module.lower < module.upper
+
+
 class Learner:
     """Any `nn.Module` seen as a pure function of theta, for S lanes times B tasks at once.
 
@@ -138,8 +146,8 @@ class Learner:
         self._sample_loss = sample_loss
         self.batched = batched
         for name, module in self._template.named_modules():
-            if isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0:
-                raise ValueError(f"{name} draws at random, but a learner must be a pure function: set its p to 0")
+            if _draws_at_random(module):
+                raise ValueError(f"{name} draws at random, but a learner must be a pure function: switch that off")
 
     @property
     def d(self) -> int:
@@ -154,7 +162,7 @@ class Learner:
     def init(self, seed: int) -> Float[Tensor, "d"]:
         """Fresh parameters: the module's own initialisation under this seed; the global generator is untouched."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(stream(seed, "init").integers(2**63)))
+            torch.default_generator.manual_seed(int(stream(seed, "init").integers(2**63)))
             module = self._build()
         return torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
 

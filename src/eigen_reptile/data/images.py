@@ -39,10 +39,11 @@ class ImageBank(Bank):
         return channels, height, width
 
     def fitted(self, task: TaskShape) -> TaskShape:
-        """The task with as many queries as the largest classes leave, if those are fewer than asked for.
+        """The task with fewer queries, if most classes are too small for those asked for.
 
-        Support without queries is for training, where a small class may repeat its pictures; queries must differ
-        from the support and from each other.
+        Half of the classes stay in; if that leaves no query, only as many as a task needs. Support without queries
+        is for training, where a small class may repeat its pictures; queries must differ from the support and from
+        each other.
         """
         if self.classes < task.way:
             raise DataError(
@@ -50,8 +51,10 @@ class ImageBank(Bank):
             )
         if task.queries == 0:
             return task
-        enough = int(np.sort(np.repeat(self.sizes, self._turns))[-task.way])
-        queries = min(task.queries, enough - task.shots)
+        largest_first = np.sort(np.repeat(self.sizes[self.sizes > 0], self._turns))[::-1]
+        half = max(task.way, -(-self.classes // 2))
+        left = [int(largest_first[staying - 1]) - task.shots for staying in (half, task.way)]
+        queries = min(task.queries, next((queries for queries in left if queries > 0), 0))
         if queries < 1:
             raise DataError(
                 f"{task.way} classes with {task.shots} support pictures and a query each are needed, but only "

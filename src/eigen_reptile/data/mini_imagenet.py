@@ -59,7 +59,7 @@ class MiniImagenet(PictureSet):
         if root is None:
             raise DataError(
                 f"mini-imagenet is not in {data_folder() / self.name}, and may not be downloaded from anywhere: "
-                f"put there {FORMS}; or say by --data.root where it lies"
+                f"put there {FORMS}; or say by --data.root (of a recipe: --data) where it lies"
             )
         return find_mini_imagenet(root)
 

@@ -91,7 +91,9 @@ class PictureSet(Dataset):
         """The root, or else the first of these names that there is in the place for data sets."""
         if self.root is not None:
             if not self.root.expanduser().exists():
-                raise DataError(f"there is no {self.root}: --data.root must be where {self.name} lies")
+                raise DataError(
+                    f"there is no {self.root}: --data.root (of a recipe: --data) must be where {self.name} lies"
+                )
             return self.root.expanduser()
         places = [data_folder() / file for name in names for file in (name, f"{name}.zip")]
         return next((place for place in places if place.exists()), None)

@@ -14,6 +14,7 @@ from eigen_reptile.report.tables import markdown, score
 
 HOLDS = "holds here"
 REVERSED = "does not hold here: it is the other way round"
+UNCLEAR = "not seen here: no clear difference"
 STABLE = 0.02
 """A change of accuracy that still counts as stable."""
 
@@ -126,7 +127,19 @@ def _more_accurate(says: str, comparison: Comparison) -> Claim:
     )
     if seeds is not None:
         measured += f"; over {seeds.pairs} seeds {100 * seeds.difference:+.2f} ± {100 * seeds.ci95:.2f}"
-    return Claim(says, measured, _verdict(tasks.difference, tasks.ci95))
+    return Claim(says, measured, _verdict_on_methods(comparison))
+
+
+def _verdict_on_methods(comparison: Comparison) -> str:
+    """Tasks tell trained networks apart; only seeds, each of which is a network of its own, tell methods apart."""
+    tasks, seeds = comparison.over_tasks, comparison.over_seeds
+    on_networks = _verdict(tasks.difference, tasks.ci95)
+    if on_networks == UNCLEAR:
+        return UNCLEAR
+    if seeds is None:
+        return "not decided: clear over the tasks, but it needs two seeds or more"
+    agree = _verdict(seeds.difference, seeds.ci95) == on_networks
+    return on_networks if agree else f"not decided: clear over the tasks, not over {seeds.pairs} seeds"
 
 
 def _plateau(group: Group) -> Claim:
@@ -146,13 +159,15 @@ def _plateau(group: Group) -> Claim:
     largest = max(abs(change.difference) + change.ci95 for change in later.values())
     clear = any(abs(change.difference) - change.ci95 > STABLE for change in later.values())
     verdict = "holds here" if largest < STABLE else "does not hold here" if clear else "not decided here"
-    return Claim(says, f"{shots}-shot on {group.name}: {listed}; points {changes}", f"{verdict}, within 2 points")
+    seeds = len(cells[7].experiment.seeds)
+    measured = f"{shots}-shot, {seeds} {'seed' if seeds == 1 else 'seeds'}: {listed}; points {changes}"
+    return Claim(says, measured, f"{verdict}, within 2 points over the tasks")
 
 
 def _verdict(gain: float, ci95: float) -> str:
     if gain - ci95 > 0:
         return HOLDS
-    return REVERSED if gain + ci95 < 0 else "not seen here: no clear difference"
+    return REVERSED if gain + ci95 < 0 else UNCLEAR
 
 
 def _without_sign(unsigned: Cell, signed: Cell) -> Claim:

@@ -15,22 +15,29 @@ from eigen_reptile.runs import write_atomically
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
+ENOUGH_SEEDS = 3
+"""Of fewer, an interval is so wide that it hides everything else."""
+
 
 def learning_curves(group: Group, path: Path) -> None:
-    """Validation score over the iterations, one line for each cell, with the 95 % interval over seeds."""
+    """Validation score over the iterations, one line for each cell, with the seeds behind it."""
     figure = _figure(8.0, 5.0)
     axes = figure.subplots()
     in_per_cent = group.measure == "accuracy"
     for number, cell in enumerate(group.converged):
         steps, scores = cell.learning_curve()
         scores = 100 * scores if in_per_cent else scores
-        mean, half = scores.mean(1), _half_width(scores)
+        mean = scores.mean(1)
         label = f"{cell.name} (outer step {cell.result['choice']['lr']:g})"
         axes.plot(steps, mean, color=f"C{number}", linestyle=STYLES[number % len(STYLES)], label=label)
+        if scores.shape[1] < ENOUGH_SEEDS:
+            axes.plot(steps, scores, color=f"C{number}", lw=0.6, alpha=0.6)
+            continue
+        half = _half_width(scores)
         # Errors have a logarithmic axis, on which an interval cannot reach zero.
         low = mean - half if in_per_cent else np.maximum(mean - half, 1e-3)
         axes.fill_between(steps, low, mean + half, color=f"C{number}", alpha=0.2, lw=0)
-    axes.set_title("Validation while training: mean and 95 % interval over seeds")
+    axes.set_title("Validation while training: mean over seeds, with its 95 % interval or, if few, each seed")
     if not in_per_cent:
         axes.set_yscale("log")
     _label(axes, "outer iteration", "accuracy, %" if in_per_cent else "squared error after the last inner step")
@@ -150,10 +157,8 @@ def _show(axes: Axes, picture: np.ndarray) -> None:
 
 
 def _half_width(errors: np.ndarray) -> np.ndarray:
-    """Half of the 95 % interval over the seeds, the columns; zero for a single seed."""
+    """Half of the 95 % interval over the seeds, the columns."""
     seeds = errors.shape[1]
-    if seeds < 2:
-        return np.zeros(errors.shape[0])
     spread: np.ndarray = float(stats.t.ppf(0.975, seeds - 1)) * errors.std(1, ddof=1) / np.sqrt(seeds)
     return spread
 

@@ -74,6 +74,9 @@ def comparisons(first: Cell, second: Cell) -> list[Comparison]:
 
 def why_not_comparable(first: Cell, second: Cell) -> list[str]:
     """What sets the test tasks of two cells apart; nothing if they are the same."""
+    kinds = [type(cell.experiment.data).__name__ for cell in (first, second)]
+    if kinds[0] != kinds[1]:
+        return [f"the data set is {kinds[1]} there and {kinds[0]} here"]  # and all that comes with it
     seen, other = (_tasks_of(cell.experiment) for cell in (first, second))
     return differences(seen, other)
 

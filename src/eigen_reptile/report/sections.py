@@ -42,12 +42,12 @@ def make_sections(groups: Sequence[Group], drawings: Path) -> list[Section]:
     for group in groups:
         sections += _about_curves(group, drawings) if group.measure == "squared error" else _about(group, drawings)
     claims = (
-        "Paired: all methods saw the same tasks and batches, over seeds on the sine wave, and over test tasks (each "
-        "averaged over the seeds) on pictures. A claim holds if the 95 % interval of the difference lies on its side "
-        "of zero. Faster means a smaller validation error, averaged over training; convergence means less than half of "
-        "the validation error that the network had before training. On pictures the verdict is about the networks that "
-        "were trained, over tasks; about the methods it says no more than the interval over seeds does, and the "
-        "methods have rates of their own, which a short search has chosen."
+        "Paired: all methods saw the same tasks and batches. On the sine wave a claim holds if the 95 % interval "
+        "of the difference over seeds lies on its side of zero. On pictures it must lie there over test tasks "
+        "(each averaged over the seeds), which tells the trained networks apart, and over seeds, which tell the "
+        "methods apart. Faster means a smaller validation error, averaged over training; convergence means less "
+        "than half of the validation error that the network had before training. Each method has the rates that it "
+        "did best with on validation tasks, out of the same tries."
     )
     sections.append(Section("claims", "The paper's claims", claims, claims_table(groups)))
     sections.append(Section("provenance", "Where this comes from", "", tables.provenance(groups)))
