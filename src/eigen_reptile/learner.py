@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
-from torch.nn.functional import batch_norm, cross_entropy, max_pool2d, relu
+from torch.nn.functional import batch_norm, conv2d, cross_entropy, max_pool2d, pad, relu
 
 from eigen_reptile.streams import stream
 
@@ -110,9 +110,13 @@ class _Block(nn.Module):
         self.shift = nn.Parameter(torch.zeros(after))
 
     def forward(self, x: Tensor) -> Tensor:
-        # Channels last is faster on a CPU. A single channel lies the same in both layouts, so
-        # that it must be said again here.
-        x = self.convolution(x).contiguous(memory_format=torch.channels_last)
+        kernel = self.convolution.weight
+        if x.shape[1] == 1:
+            # A CPU convolves faster with the channels last, but a single channel lies the same in both layouts and
+            # is taken for the slow one. A second channel of zeros makes it plain.
+            x, kernel = (pad(tensor, (0, 0, 0, 0, 0, 1)) for tensor in (x, kernel))
+            x = x.contiguous(memory_format=torch.channels_last)
+        x = conv2d(x, kernel, padding=1)
         x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
         return relu(max_pool2d(x, 2, ceil_mode=True))
 
