@@ -11,9 +11,10 @@ from eigen_reptile.tasks import TaskConfig
 
 SMALL = Small(
     steps=1500,
-    search=(Round(300, WIDE),),
+    # The best of the first round lay at its edge, so that a second one looked beyond.
+    search=(Round(300, WIDE), Round(300, {0.004: (2.0,), 0.008: (1.0,)}, "-beyond")),
     seeds=(0, 1),
-    tasks=200,
+    tasks=150,
     monitor_tasks=60,
     rates={  # not sought yet: the usual ones
         "reptile": Rates(0.002, 1.0),
