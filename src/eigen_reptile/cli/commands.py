@@ -22,7 +22,14 @@ from eigen_reptile.cli.options import (
     RunOptions,
     TrainOptions,
 )
-from eigen_reptile.cli.output import bench_table, comparison_table, logging_to_stderr, progress_bars, show_results
+from eigen_reptile.cli.output import (
+    bench_table,
+    comparison_table,
+    logging_to_stderr,
+    progress_bars,
+    show_results,
+    show_table,
+)
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
@@ -125,7 +132,7 @@ def compare_command(args: Sequence[str]) -> None:
         ]
         print(json.dumps({"measure": measure, "comparisons": rows}))
     elif not options.output.quiet:
-        Console().print(comparison_table(str(options.first), str(options.second), measure, found))
+        show_table(comparison_table(str(options.first), str(options.second), measure, found))
 
 
 def _finite(found: Paired) -> dict[str, float | None]:
@@ -142,7 +149,7 @@ def bench_command(args: Sequence[str]) -> None:
     if options.output.json:
         print(json.dumps(figures))
     elif not options.output.quiet:
-        Console().print(bench_table(figures))
+        show_table(bench_table(figures))
     if options.out is not None:
         benchmarks.save(figures, options.out)
 

@@ -86,7 +86,13 @@ def show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: M
     elif not output.quiet:
         for measure in sorted({result["measure"] for result in results.values()}):
             chosen = {name: result for name, result in results.items() if result["measure"] == measure}
-            Console().print(_result_table(measure, chosen))
+            show_table(_result_table(measure, chosen))
+
+
+def show_table(table: Table) -> None:
+    """Whole, even if the terminal is narrower: a number that is cut short is worth nothing."""
+    needed = Console(width=1000).measure(table).maximum
+    Console(width=max(needed, Console().width)).print(table)
 
 
 def _without_tasks(test: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,29 +100,24 @@ def _without_tasks(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result_table(measure: str, results: Mapping[str, dict[str, Any]]) -> Table:
-    tested = [result["test"] for result in results.values() if result["test"]]
-    table = Table(
-        title=f"{measure} on test tasks, with 95 % intervals over seeds; over tasks for a single seed",
-        title_justify="left",
-    )
+    """One row for each method and number of shots."""
+    tests = [test for result in results.values() for test in result["test"] or []]
+    title = f"{measure} on test tasks, with 95 % intervals over seeds; over tasks for a single seed"
+    table = Table(title=title if tests else "the test tasks were not touched", title_justify="left")
     table.add_column("method", no_wrap=True)
-    table.add_column("outer step")
-    for test in tested[0] if tested else []:
-        for column in test["columns"]:
-            table.add_column(f"{test['shots']}-shot {column}" if len(tested[0]) > 1 else column)
+    columns = list(dict.fromkeys(column for test in tests for column in test["columns"]))
+    for heading in ("outer step", "shots", *columns):
+        table.add_column(heading)
     for name, result in results.items():
-        table.add_row(name, *_result_row(result))
+        lr = f"{result['choice']['lr']:g}" if result["choice"] else "diverged"
+        for test in result["test"] or []:
+            halves = test["ci95_seeds"] if len(test["per_seed"]) > 1 else test["ci95_tasks"]
+            scores = [score(measure, *pair) for pair in zip(test["mean"], halves, strict=True)]
+            shown = dict(zip(test["columns"], scores, strict=True))
+            table.add_row(name, lr, str(test["shots"]), *(shown.get(column, "") for column in columns))
+        if not result["test"]:
+            table.add_row(name, lr)
     return table
-
-
-def _result_row(result: Mapping[str, Any]) -> list[str]:
-    if result["choice"] is None:
-        return ["diverged"]
-    cells = [f"{result['choice']['lr']:g}"]
-    for test in result["test"] or []:
-        halves = test["ci95_seeds"] if len(test["per_seed"]) > 1 else test["ci95_tasks"]
-        cells += [score(result["measure"], *pair) for pair in zip(test["mean"], halves, strict=True)]
-    return cells
 
 
 def comparison_table(first: str, second: str, measure: str, comparisons: Sequence[Comparison]) -> Table:
