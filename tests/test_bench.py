@@ -17,7 +17,7 @@ def test_plain_loop_and_library_take_the_same_step() -> None:
     state = TrainState.fresh(stage)
     module = exp.model.build((1,), 1)
     nn.utils.vector_to_parameters(state.theta[0].clone(), module.parameters())
-    after, _ = iterate(stage, exp.method.meta_update, state)
+    after, _ = iterate(stage, exp.method.propose, state)
     plain_reptile(module, *training_data(stage, 0), exp.inner.lr, 0.1)
     theta = nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.testing.assert_close(after.theta[0], theta, rtol=1e-5, atol=1e-6)

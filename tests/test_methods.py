@@ -12,7 +12,7 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Mlp
-from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, MetaUpdate, Method, Reptile
+from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, Method, Proposal, Reptile
 from eigen_reptile.methods.method import TrajectoryMethod
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare
@@ -28,15 +28,19 @@ def walks(seed: int = 0, lanes: int = 2, tasks: int = 3, rows: int = 8, d: int =
     return torch.from_numpy(steps.cumsum(2))
 
 
-def first_update(
-    method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)
-) -> MetaUpdate:
+def direction_of(method: TrajectoryMethod, W: Tensor) -> Tensor:
+    """Where a method goes from the trajectories of a meta-batch."""
+    nothing = InnerState(W.new_zeros(W.shape[:2]), W.new_zeros(W.shape[:2]))
+    return method.moves(W).summed(nothing).over(W.shape[1]).direction
+
+
+def first_update(method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)) -> Proposal:
     """The update of a fresh network on a meta-batch of four tasks, taken in the order asked for."""
     stage = prepare(Experiment(method=method, meta=MetaConfig(batch=4), seeds=seeds), silent, "cpu")
     state = TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     tasks, batches = Tasks(*(part[:, change] for part in tasks)), Batches(*(part[:, change] for part in batches))
-    return method.meta_update(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    return method.propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
 
 
 @every_method
@@ -66,15 +70,15 @@ def test_a_lane_that_is_not_finite_disturbs_no_other(method: Method) -> None:
     W = walks()
     spoilt = W.clone()
     spoilt[0, 1, -1, 3] = float("inf")
-    direction, _ = method.direction(spoilt)
+    direction = direction_of(method, spoilt)
     assert not direction[0].isfinite().all()
-    assert torch.equal(direction[1], method.direction(W)[0][1])
+    assert torch.equal(direction[1], direction_of(method, W)[1])
 
 
 @every_method
 def test_no_movement_is_no_update(method: Method) -> None:
     assert isinstance(method, TrajectoryMethod)
-    direction, _ = method.direction(torch.ones(1, 2, 6, 5))
+    direction = direction_of(method, torch.ones(1, 2, 6, 5))
     assert torch.equal(direction, torch.zeros(1, 5))
 
 
@@ -110,7 +114,7 @@ def gain_on_lines(method: Method, lr: float) -> float:
     stage = prepare(Experiment(method, Lines(), Mlp((4,)), meta=meta, seeds=(0, 1, 2)), silent, "cpu")
     state = fresh = TrainState.fresh(stage)
     for _ in range(meta.steps):
-        state, _ = iterate(stage, method.meta_update, state)
+        state, _ = iterate(stage, method.propose, state)
     x = torch.linspace(-1, 1, 20)[None, None, :, None].expand(3, 1, -1, -1)
     before, after = (
         (stage.learner.outputs(at.theta[:, None], x) - (2 * x + 1)).square().mean().item() for at in (fresh, state)
@@ -133,8 +137,8 @@ def test_on_a_straight_trajectory_eigen_reptile_is_reptile(dtype: torch.dtype) -
     eigen = EigenReptile(include_start=True, combine="mean_of_products", length="net")
     tolerance = 1e-12 if dtype == torch.float64 else 1e-5
     for length in ("net", "path"):
-        ours = replace(eigen, length=length).direction(W)[0]
-        torch.testing.assert_close(ours, Reptile().direction(W)[0], rtol=tolerance, atol=tolerance)
+        ours = direction_of(replace(eigen, length=length), W)
+        torch.testing.assert_close(ours, direction_of(Reptile(), W), rtol=tolerance, atol=tolerance)
 
 
 def authors_update(W: np.ndarray) -> np.ndarray:
@@ -157,7 +161,7 @@ def authors_update(W: np.ndarray) -> np.ndarray:
 
 def test_authors_preset_is_the_authors_formula() -> None:
     W = walks(2)
-    ours, _ = EigenReptile.authors().direction(W)
+    ours = direction_of(EigenReptile.authors(), W)
     for lane in range(2):
         np.testing.assert_allclose(ours[lane].numpy(), authors_update(W[lane].numpy()), rtol=1e-9)
 
@@ -169,33 +173,33 @@ def test_papers_preset_leaves_the_start_out_and_takes_the_net_length() -> None:
     values, vectors = np.linalg.eigh(X.T @ X)
     e = vectors[:, -1] * np.sign(vectors[:, -1] @ (points[-3:].mean(0) - points[:3].mean(0)))
     expected = (points[-1] - points[0]) @ e * values[-1] / values.sum() * e
-    np.testing.assert_allclose(EigenReptile.paper().direction(W)[0][0].numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(direction_of(EigenReptile.paper(), W)[0].numpy(), expected, rtol=1e-9)
 
 
 def test_the_two_ways_to_combine_tasks() -> None:
     W = walks(4, lanes=1)
-    alone = [EigenReptile(weighted=False).direction(W[:, task : task + 1])[0][0] for task in range(3)]
-    mean_of_products = EigenReptile(weighted=False, combine="mean_of_products").direction(W)[0][0]
+    alone = [direction_of(EigenReptile(weighted=False), W[:, task : task + 1])[0] for task in range(3)]
+    mean_of_products = direction_of(EigenReptile(weighted=False, combine="mean_of_products"), W)[0]
     torch.testing.assert_close(mean_of_products, torch.stack(alone).mean(0))
     lengths = torch.stack([single.norm() for single in alone])
-    product_of_means = EigenReptile(weighted=False).direction(W)[0][0]
+    product_of_means = direction_of(EigenReptile(weighted=False), W)[0]
     units = torch.stack([single / single.norm() for single in alone])
     torch.testing.assert_close(product_of_means, lengths.mean() * units.mean(0))
 
 
 def test_the_weight_is_the_share() -> None:
     W = walks(5, tasks=1)
-    weighted, stats = EigenReptile.authors().direction(W)
-    plain, _ = replace(EigenReptile.authors(), weighted=False).direction(W)
-    torch.testing.assert_close(weighted, stats["share"][:, None] * plain)
+    share = EigenReptile.authors().moves(W).stats["share"]
+    plain = direction_of(replace(EigenReptile.authors(), weighted=False), W)
+    torch.testing.assert_close(direction_of(EigenReptile.authors(), W), share * plain)
 
 
 def test_the_averages_are_what_they_say() -> None:
     W = walks(6, lanes=1, tasks=1)
     points = W[0, 0]
-    torch.testing.assert_close(AverageWeights().direction(W)[0][0], points[1:].mean(0) - points[0])
-    torch.testing.assert_close(AverageGradients().direction(W)[0][0], (points[-1] - points[0]) / 7)
-    unit = AverageGradients(unit=True).direction(W)[0][0]
+    torch.testing.assert_close(direction_of(AverageWeights(), W)[0], points[1:].mean(0) - points[0])
+    torch.testing.assert_close(direction_of(AverageGradients(), W)[0], (points[-1] - points[0]) / 7)
+    unit = direction_of(AverageGradients(unit=True), W)[0]
     steps = points[1:] - points[:-1]
     mean = (steps / steps.norm(dim=1, keepdim=True)).mean(0)
     torch.testing.assert_close(unit, (points[-1] - points[0]).norm() * mean / mean.norm())
@@ -209,14 +213,14 @@ def test_adams_memory_is_carried_or_not(carry: str) -> None:
     learner, state = stage.learner, TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     memory = InnerState(torch.full_like(state.theta, 1e4), torch.tensor([100.0]))
-    update = exp.method.meta_update(learner, state.theta, memory, tasks, batches, inner)
-    from_empty = exp.method.meta_update(learner, state.theta, state.memory, tasks, batches, inner)
+    update = exp.method.propose(learner, state.theta, memory, tasks, batches, inner)
+    from_empty = exp.method.propose(learner, state.theta, state.memory, tasks, batches, inner)
     assert torch.equal(update.direction, from_empty.direction) == (carry == "fresh")
     if carry == "shared":
         assert update.memory.steps.tolist() == [105.0]
         one = [Batches(*(part[:, [task]] for part in batches)) for task in range(2)]
         each = [
-            exp.method.meta_update(
+            exp.method.propose(
                 learner, state.theta, memory, Tasks(*(part[:, [task]] for part in tasks)), one[task], inner
             ).memory.square
             for task in range(2)

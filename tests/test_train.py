@@ -16,7 +16,7 @@ from torch import Tensor
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig, Scores
 from eigen_reptile.experiment import choose, run_experiment, summarise
-from eigen_reptile.methods import METHODS, MetaUpdate
+from eigen_reptile.methods import METHODS, Proposal
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
@@ -70,11 +70,13 @@ def test_a_diverged_lane_stays_where_it_was() -> None:
     state = TrainState.fresh(prepare(replace(SMALL, seeds=(0, 1)), silent, "cpu"))
     direction = torch.ones_like(state.theta)
     direction[1, 5] = float("nan")
-    after = state.advance(MetaUpdate(direction, state.memory, {}), torch.tensor([0.5, 0.5]))
+    after = state.advance(Proposal(direction, torch.ones(2), state.memory, {}), torch.tensor([0.5, 0.5]))
     assert torch.equal(after.theta[0], state.theta[0] + 0.5)
     assert torch.equal(after.theta[1], state.theta[1])
     assert after.diverged_at.tolist() == [-1, 1]
-    later = after.advance(MetaUpdate(torch.ones_like(direction), state.memory, {}), torch.tensor([0.5, 0.5]))
+    later = after.advance(
+        Proposal(torch.ones_like(direction), torch.ones(2), state.memory, {}), torch.tensor([0.5, 0.5])
+    )
     assert torch.equal(later.theta[1], state.theta[1])
     assert later.diverged_at.tolist() == [-1, 1]
 

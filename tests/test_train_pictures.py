@@ -30,7 +30,7 @@ def by_hand(exp: Experiment) -> tuple[Stage, list[TrainState]]:
     states = [TrainState.fresh(stage)]
     with torch.no_grad():
         for _ in range(exp.meta.steps):
-            states.append(iterate(stage, exp.method.meta_update, states[-1])[0])
+            states.append(iterate(stage, exp.method.propose, states[-1])[0])
     return stage, states
 
 

@@ -124,12 +124,12 @@ def _plain(meta: MetaConfig) -> Contender:
 def _library(exp: Experiment) -> Contender:
     """A whole iteration as `train` does it, sampling included."""
     stage = prepare(exp, silent)
-    meta_update = maybe_compiled(exp)
+    propose = maybe_compiled(exp)
     state = TrainState.fresh(stage)
 
     @torch.no_grad()
     def contender() -> None:
         nonlocal state
-        state, _ = iterate(stage, meta_update, state)
+        state, _ = iterate(stage, propose, state)
 
     return contender

@@ -63,10 +63,6 @@ class InnerState(NamedTuple):
         """Each lane's memory (S, d), once for each of its tasks (S, B, d)."""
         return InnerState(*(part[:, None].expand(-1, tasks, *part.shape[1:]) for part in self))
 
-    def averaged(self) -> "InnerState":
-        """The tasks' memories (S, B, d), averaged over each lane's tasks (S, d)."""
-        return InnerState(self.square.mean(1), self.steps.mean(1))
-
 
 def adapt(
     learner: Learner,

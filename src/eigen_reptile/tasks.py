@@ -1,6 +1,6 @@
 """Tasks for S lanes side by side, and the mini-batches that the inner loop will see."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +72,13 @@ def draw_batches(tasks: Tasks, steps: int, size: int, rngs: Sequence[np.random.G
     y = take_samples(tasks.y, index).unflatten(2, (steps, size))
     index = index.unflatten(2, (steps, size))
     return Batches(index, y, torch.ones(index.shape, device=index.device))
+
+
+def each_task(tasks: Tasks, batches: Batches) -> Iterator[tuple[Tasks, Batches]]:
+    """One task after the other, each still with the task axis."""
+    for task in range(tasks.x.shape[1]):
+        one = slice(task, task + 1)
+        yield Tasks(*(part[:, one] for part in tasks)), Batches(*(part[:, one] for part in batches))
 
 
 def take_samples(

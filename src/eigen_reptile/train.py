@@ -16,7 +16,7 @@ from torch import Tensor
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.inner import InnerState
-from eigen_reptile.methods import MetaUpdate
+from eigen_reptile.methods import Proposal
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunDir, RunError
 from eigen_reptile.stage import Stage, better, validate
@@ -24,6 +24,9 @@ from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
 log = logging.getLogger(__name__)
+
+Propose = Callable[..., Proposal]
+"""A method's `propose`, as it is or compiled."""
 
 LOG_EVERY = 50
 COMPILE_FROM = 3000
@@ -64,16 +67,16 @@ class TrainState(NamedTuple):
         never = torch.full((len(theta),), -1, device=stage.device)
         return TrainState(0, theta, memory, never, Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never))
 
-    def advance(self, update: MetaUpdate, lr: Float[Tensor, "S"]) -> "TrainState":
+    def advance(self, proposal: Proposal, lr: Float[Tensor, "S"]) -> "TrainState":
         """theta + lr * direction, except in lanes that have diverged, now or before."""
         step = self.step + 1
-        theta = self.theta + lr[:, None] * update.direction
-        finite = theta.isfinite().all(-1) & update.memory.square.isfinite().all(-1)
+        theta = self.theta + lr[:, None] * proposal.direction
+        finite = theta.isfinite().all(-1) & proposal.memory.square.isfinite().all(-1)
         alive = self.diverged_at < 0
         return self._replace(
             step=step,
             theta=_where(alive & finite, theta, self.theta),
-            memory=InnerState(*map(partial(_where, alive & finite), update.memory, self.memory)),
+            memory=InnerState(*map(partial(_where, alive & finite), proposal.memory, self.memory)),
             diverged_at=torch.where(alive & ~finite, step, self.diverged_at),
         )
 
@@ -123,7 +126,7 @@ def train(stage: Stage, run: RunDir, checkpoint_every: int, report: Report) -> T
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
     settle_machine()
     exp = stage.exp
-    meta_update = maybe_compiled(exp)
+    propose = maybe_compiled(exp)
     state = TrainState.fresh(stage)
     checkpoint = run.load_checkpoint()
     if checkpoint is None:
@@ -137,13 +140,13 @@ def train(stage: Stage, run: RunDir, checkpoint_every: int, report: Report) -> T
     started, first = time.monotonic(), state.step
     saved = started
     while not finished(exp, state):
-        state, update = iterate(stage, meta_update, state)
+        state, proposal = iterate(stage, propose, state)
         state, metrics = _observe(stage, run, state)
         last = finished(exp, state)
         if state.step % LOG_EVERY == 0 or last:
             rates = _rates(exp, (state.step - first) / _since(started))
-            run.log("train", state.step, _summary(update, state) | rates)
-            metrics |= _summary(update, state) | rates
+            run.log("train", state.step, _summary(proposal, state) | rates)
+            metrics |= _summary(proposal, state) | rates
         if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
             run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
             saved = time.monotonic()
@@ -163,12 +166,12 @@ def finished(exp: Experiment, state: TrainState) -> bool:
     return state.step >= exp.meta.steps or not state.alive or stale
 
 
-def iterate(stage: Stage, meta_update: Callable[..., MetaUpdate], state: TrainState) -> tuple[TrainState, MetaUpdate]:
+def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainState, Proposal]:
     """One outer iteration of all lanes."""
     tasks, batches = training_data(stage, state.step)
-    update = meta_update(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    proposal = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
-    return state.advance(update, state.theta.new_tensor(rates)), update
+    return state.advance(proposal, state.theta.new_tensor(rates)), proposal
 
 
 def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
@@ -203,18 +206,18 @@ def settle_machine() -> None:
     mallopt(mmap_threshold, 2**30)
 
 
-def maybe_compiled(exp: Experiment) -> Callable[..., MetaUpdate]:
-    """The method's `meta_update`, compiled if the experiment asks for it or would gain from it."""
-    plain = exp.method.meta_update
+def maybe_compiled(exp: Experiment) -> Propose:
+    """The method's `propose`, compiled if the experiment asks for it or would gain from it."""
+    plain = exp.method.propose
     pays = exp.model.batched and exp.meta.steps >= COMPILE_FROM
     if exp.compile == "off" or (exp.compile == "auto" and not pays):
         return plain
-    compiled: Callable[..., MetaUpdate] = torch.compile(plain, dynamic=False)
+    compiled: Propose = torch.compile(plain, dynamic=False)
     if exp.compile == "on":
         return compiled
     chosen = compiled
 
-    def with_fallback(*args: Any) -> MetaUpdate:
+    def with_fallback(*args: Any) -> Proposal:
         nonlocal chosen
         try:
             return chosen(*args)
@@ -274,10 +277,10 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
     return float(f"{error:.6g}") if int(diverged_at) < 0 and math.isfinite(error) else None
 
 
-def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
+def _summary(proposal: Proposal, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = (state.diverged_at < 0).cpu()
-    medians = {name: float(values.cpu()[alive].double().nanmedian()) for name, values in update.stats.items()}
+    medians = {name: float(values.cpu()[alive].double().nanmedian()) for name, values in proposal.stats.items()}
     finite = {name: median for name, median in medians.items() if math.isfinite(median)}
     return finite | {"lanes_alive": float(alive.sum())}
 

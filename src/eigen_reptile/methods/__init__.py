@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from eigen_reptile.methods.averages import AverageGradients, AverageWeights
 from eigen_reptile.methods.eigen_reptile import EigenReptile
-from eigen_reptile.methods.method import MetaUpdate, Method
+from eigen_reptile.methods.method import Method, Proposal
 from eigen_reptile.methods.reptile import Reptile
 
 METHODS: dict[str, Method] = {
@@ -23,7 +23,7 @@ __all__ = [
     "AverageGradients",
     "AverageWeights",
     "EigenReptile",
-    "MetaUpdate",
     "Method",
+    "Proposal",
     "Reptile",
 ]

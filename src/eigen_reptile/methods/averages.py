@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from eigen_reptile.methods.method import Stats, TrajectoryMethod
+from eigen_reptile.methods.method import Moves, TrajectoryMethod, along
 
 
 @final
@@ -15,9 +15,9 @@ from eigen_reptile.methods.method import Stats, TrajectoryMethod
 class AverageWeights(TrajectoryMethod):
     """Towards the mean of the points after each inner step."""
 
-    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         moved = W[:, :, 1:].mean(2) - W[:, :, 0]
-        return moved.mean(1), {"length": moved.norm(dim=-1).mean(1)}
+        return along(moved)
 
 
 @final
@@ -28,11 +28,11 @@ class AverageGradients(TrajectoryMethod):
     unit: bool = False
     """Average the steps' unit vectors instead, and rescale the result to Reptile's length."""
 
-    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         steps = W.diff(dim=2)
         if self.unit:
             reptile = (W[:, :, -1] - W[:, :, 0]).norm(dim=-1, keepdim=True)
             moved = reptile * normalize(normalize(steps, dim=-1).mean(2), dim=-1)
         else:
             moved = steps.mean(2)
-        return moved.mean(1), {"length": moved.norm(dim=-1).mean(1)}
+        return along(moved)

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal, final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from eigen_reptile.direction import Length, main_direction_or_nan
-from eigen_reptile.methods.method import Stats, TrajectoryMethod
+from eigen_reptile.methods.method import Moves, TrajectoryMethod
 
 
 @final
@@ -41,17 +42,15 @@ class EigenReptile(TrajectoryMethod):
         """As the authors' published code computes it."""
         return EigenReptile(include_start=True, length="path", combine="product_of_means", weighted=True, fix_sign=True)
 
-    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
+    def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         rows = W if self.include_start else W[:, :, 1:]
         (e, share, length), _ = main_direction_or_nan(rows, length=self.length, fix_sign=self.fix_sign)
-        step = share if self.weighted else share.new_ones(()).expand_as(share)
-        if self.combine == "product_of_means":
-            direction = length.mean(1, keepdim=True).to(e) * (step.to(e)[..., None] * e).mean(1)
-        else:
-            direction = ((length * step).to(e)[..., None] * e).mean(1)
-        reptile = (W[:, :, -1] - W[:, :, 0]).mean(1)
-        return direction, {
-            "length": length.mean(1),
-            "share": share.mean(1),
-            "cosine_to_reptile": cosine_similarity(direction, reptile, dim=-1),
+        stats = {
+            "length": length,
+            "share": share,
+            "cosine_to_reptile": cosine_similarity(e, W[:, :, -1] - W[:, :, 0], dim=-1),
         }
+        weight = share if self.weighted else torch.ones_like(share)
+        if self.combine == "mean_of_products":
+            weight, length = length * weight, torch.ones_like(length)
+        return Moves(weight.to(e)[..., None] * e, length, stats)

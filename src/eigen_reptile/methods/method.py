@@ -1,28 +1,72 @@
-"""What every meta-learning method is: a frozen object whose fields are its settings and which computes a direction."""
+"""What every meta-learning method is: a frozen object whose fields are its settings and which proposes a direction."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from itertools import starmap
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig, InnerState, trajectory
 from eigen_reptile.learner import Learner
-from eigen_reptile.tasks import Batches, Tasks
-
-Stats = dict[str, Float[Tensor, "S"]]
+from eigen_reptile.tasks import Batches, Tasks, each_task
 
 
-class MetaUpdate(NamedTuple):
-    """What one meta-batch says about each lane."""
+class Proposal(NamedTuple):
+    """What some tasks ask of each lane, averaged over them.
 
-    direction: Float[Tensor, "S d"]
-    """Where theta should go; the outer step multiplies it. NaN marks a lane that diverged."""
+    Only means over tasks enter the direction, so that tasks can be taken one after the other, or shared out between
+    processes, and their proposals averaged.
+    """
+
+    vector: Float[Tensor, "S d"]
+    length: Float[Tensor, "S"]
     memory: InnerState
     """The inner optimiser's memory afterwards."""
-    stats: Stats
-    """Numbers worth logging, one for each lane."""
+    stats: dict[str, Float[Tensor, "S"]]
+    """Numbers worth logging."""
+
+    @property
+    def direction(self) -> Float[Tensor, "S d"]:
+        """Where theta should go; the outer step multiplies it. NaN marks a lane that diverged."""
+        return self.length.to(self.vector)[:, None] * self.vector
+
+    def tensors(self) -> list[Tensor]:
+        return [self.vector, self.length, *self.memory, *self.stats.values()]
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> "Proposal":
+        """The same with other values, in the order in which `tensors` gives them."""
+        vector, length, square, steps, *stats = tensors
+        return Proposal(vector, length, InnerState(square, steps), dict(zip(self.stats, stats, strict=True)))
+
+    def plus(self, other: "Proposal") -> "Proposal":
+        return self.with_tensors(a + b for a, b in zip(self.tensors(), other.tensors(), strict=True))
+
+    def over(self, count: int) -> "Proposal":
+        return self.with_tensors(tensor / count for tensor in self.tensors())
+
+
+class Moves(NamedTuple):
+    """How each task would move theta: its length times its vector, each averaged over the tasks."""
+
+    vector: Float[Tensor, "S B d"]
+    length: Float[Tensor, "S B"]
+    stats: dict[str, Float[Tensor, "S B"]]
+
+    def summed(self, memory: InnerState) -> Proposal:
+        """The proposal of all these tasks, times their number."""
+        stats = {name: values.sum(1) for name, values in self.stats.items()}
+        return Proposal(self.vector.sum(1), self.length.sum(1), InnerState(*(part.sum(1) for part in memory)), stats)
+
+
+def along(moved: Float[Tensor, "S B d"]) -> Moves:
+    """Moves that are their tasks' own vectors as they are."""
+    length = moved.norm(dim=-1)
+    return Moves(moved, torch.ones_like(length), {"length": length})
 
 
 @dataclass(frozen=True)
@@ -30,7 +74,7 @@ class Method(ABC):
     """A rule that turns a meta-batch of tasks into a direction for theta."""
 
     @abstractmethod
-    def meta_update(
+    def propose(
         self,
         learner: Learner,
         theta: Float[Tensor, "S d"],
@@ -38,7 +82,7 @@ class Method(ABC):
         tasks: Tasks,
         batches: Batches,
         inner: InnerConfig,
-    ) -> MetaUpdate:
+    ) -> Proposal:
         """A pure function of its tensors, without control flow on their values."""
 
 
@@ -47,10 +91,10 @@ class TrajectoryMethod(Method):
     """A method that looks only at the points that the inner loop passed through."""
 
     @abstractmethod
-    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
-        """The direction for each lane, from the trajectories of its B tasks, each with the start as its first row."""
+    def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
+        """What follows from the trajectory of each task, with the start as its first row."""
 
-    def meta_update(
+    def propose(
         self,
         learner: Learner,
         theta: Float[Tensor, "S d"],
@@ -58,9 +102,14 @@ class TrajectoryMethod(Method):
         tasks: Tasks,
         batches: Batches,
         inner: InnerConfig,
-    ) -> MetaUpdate:
-        B = tasks.x.shape[1]
+    ) -> Proposal:
         start = memory if inner.carry == "shared" else InnerState.empty(theta)
-        W, end = trajectory(learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner)
-        direction, stats = self.direction(W)
-        return MetaUpdate(direction, end.averaged(), stats)
+
+        def summed(tasks: Tasks, batches: Batches) -> Proposal:
+            B = tasks.x.shape[1]
+            W, end = trajectory(learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner)
+            return self.moves(W).summed(end)
+
+        # One task at a time, so that no more than one trajectory is in memory, unless batching pays.
+        parts = [(tasks, batches)] if learner.batched else each_task(tasks, batches)
+        return reduce(Proposal.plus, starmap(summed, parts)).over(tasks.x.shape[1])

@@ -6,7 +6,7 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.methods.method import Stats, TrajectoryMethod
+from eigen_reptile.methods.method import Moves, TrajectoryMethod, along
 
 
 @final
@@ -14,6 +14,5 @@ from eigen_reptile.methods.method import Stats, TrajectoryMethod
 class Reptile(TrajectoryMethod):
     """Towards the last point of the inner loop, averaged over the tasks (paper, eq. 2)."""
 
-    def direction(self, W: Float[Tensor, "S B rows d"]) -> tuple[Float[Tensor, "S d"], Stats]:
-        moved = W[:, :, -1] - W[:, :, 0]
-        return moved.mean(1), {"length": moved.norm(dim=-1).mean(1)}
+    def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
+        return along(W[:, :, -1] - W[:, :, 0])
