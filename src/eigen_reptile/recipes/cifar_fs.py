@@ -16,7 +16,7 @@ SMALL = Small(
     # 0.004 by 0.1 points on 150 tasks, which is nothing; a cell with 0.004 had been trained by then, and stays.
     rates={
         "reptile": Rates(0.004, 1.0),
-        "eigen-reptile-paper": Rates(0.004, 1.0),
+        "eigen-reptile-paper": Rates(0.004, 2.0),
         "eigen-reptile-authors": Rates(0.004, 2.0),
     },
 )
