@@ -49,7 +49,7 @@ def setting() -> tuple[Stage, Start]:
 
 def errors(count: int = 5, purpose: Purpose = "validation") -> np.ndarray:
     stage, start = setting()
-    scores = evaluate(stage.learner, stage.banks.test, start, CONFIG, purpose, CURVE, count, (), IGNORE)
+    scores = evaluate(stage.learner, stage.banks.test, start, CONFIG, purpose, CURVE, range(count), (), IGNORE)
     assert scores.columns == ("0 steps", "2 steps", "5 steps")
     return scores.values
 
@@ -149,7 +149,7 @@ def accuracy(
     bank: Exact | None = None,
     purpose: Purpose = "test",
 ) -> Scores:
-    return evaluate(LEARNER, bank or picture_bank(), start, PICTURES, purpose, TASK, count, modes, IGNORE)
+    return evaluate(LEARNER, bank or picture_bank(), start, PICTURES, purpose, TASK, range(count), modes, IGNORE)
 
 
 def adapted_slowly(start: Start, lane: int, tasks: Tasks, chosen: Tensor) -> nn.Module:
@@ -230,7 +230,7 @@ def test_the_bytes_at_once_decide_the_chunks_and_not_the_scores(monkeypatch: pyt
     monkeypatch.setattr(module, "BYTES_AT_ONCE", 1)
     told: list[int] = []
     found = evaluate(
-        LEARNER, bank, start, PICTURES, "test", TASK, TASKS, MODES, lambda done, numbers: told.append(done)
+        LEARNER, bank, start, PICTURES, "test", TASK, range(TASKS), MODES, lambda done, numbers: told.append(done)
     )
     assert np.array_equal(found.values, at_once.values)
     assert bank.drawn == TASKS
@@ -242,7 +242,15 @@ def test_a_small_support_is_taken_whole() -> None:
     start, one_shot = picture_start("shared"), TASK._replace(shots=1)
     found = [
         evaluate(
-            LEARNER, picture_bank(), start, replace(PICTURES, batch=batch), "test", one_shot, TASKS, MODES, IGNORE
+            LEARNER,
+            picture_bank(),
+            start,
+            replace(PICTURES, batch=batch),
+            "test",
+            one_shot,
+            range(TASKS),
+            MODES,
+            IGNORE,
         ).values
         for batch in (2, 3, 7)
     ]

@@ -8,7 +8,7 @@ PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
     {"direction", "progress", "streams", "runs"},
-    {"data", "learner"},
+    {"data", "distributed", "learner"},
     {"tasks"},
     {"inner"},
     {"methods"},
@@ -19,6 +19,7 @@ LEVELS = [
     {"experiment"},
     {"report", "bench"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 

@@ -42,7 +42,7 @@ def scores(stage: Stage, starts: TrainState | Best, split: Literal["validation",
     start = Start(starts.theta, starts.memory, stage.exp.inner)
     shape = TaskShape(stage.exp.task.way, shots, config.queries)
     bank = getattr(stage.banks, split)
-    return evaluate(stage.learner, bank, start, config, split, shape, count, modes, silent("", 0)).values
+    return evaluate(stage.learner, bank, start, config, split, shape, range(count), modes, silent("", 0)).values
 
 
 def assert_tested(result: dict[str, Any], stage: Stage, starts: TrainState | Best) -> None:

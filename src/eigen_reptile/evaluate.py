@@ -126,17 +126,18 @@ def evaluate(
     config: EvalConfig,
     purpose: Purpose,
     task: TaskShape,
-    count: int,
+    numbers: Sequence[int],
     modes: Sequence[Mode],
     report: Report,
 ) -> Scores:
-    """Scores on the first `count` tasks of a fixed list.
+    """Scores on the tasks with these numbers in a fixed list.
 
     In each of the modes, the share of right answers after the last of the numbers of steps; without modes, the
     squared error after each of the numbers of steps.
     """
-    parts: list[np.ndarray] = []
-    for tasks, batches in _task_list(bank, start, config, purpose, task, count):
+    columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.after)
+    parts = [np.empty((len(start.theta), 0, len(columns)))]
+    for tasks, batches in _task_list(bank, start, config, purpose, task, numbers):
         if modes:
             point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
             said = [_ANSWERS[mode](learner, point, tasks) for mode in modes]
@@ -147,14 +148,13 @@ def evaluate(
             values = (predictions - tasks.query_y[:, :, None]).square().mean((-1, -2))
         parts.append(values.cpu().double().numpy())
         report(sum(part.shape[1] for part in parts), {})
-    columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.after)
     return Scores(columns, np.concatenate(parts, axis=1))
 
 
 @torch.no_grad()
 def fit_one(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Fit:
     """The curves that each initialisation fits to one fixed task, for the figure."""
-    tasks, batches = next(_task_list(bank, start, config, "picture", task, 1))
+    tasks, batches = next(_task_list(bank, start, config, "picture", task, [0]))
     curves = _predictions(learner, start, tasks, batches, config)
     return Fit(
         x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
@@ -167,25 +167,25 @@ def fit_one(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task
 @torch.no_grad()
 def example(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Example:
     """One fixed task with the predictions of each initialisation, to be looked at."""
-    tasks, batches = next(_task_list(bank, start, config, "picture", task, 1))
+    tasks, batches = next(_task_list(bank, start, config, "picture", task, [0]))
     point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
     predicted = _transductive(learner, point, tasks).argmax(-1)[:, 0]
     return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
 def _task_list(
-    bank: Bank, start: Start, config: EvalConfig, purpose: Purpose, task: TaskShape, count: int
+    bank: Bank, start: Start, config: EvalConfig, purpose: Purpose, task: TaskShape, numbers: Sequence[int]
 ) -> Iterator[tuple[Tasks, Batches]]:
-    """The first tasks of a fixed list for all lanes, in parts that the memory holds.
+    """The tasks with these numbers in a fixed list, for all lanes, in parts that the memory holds.
 
     Each task has an address of its own, so that a longer list begins with the shorter one.
     """
     S, d = start.theta.shape
     inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
     at_once = max(1, BYTES_AT_ONCE // (4 * S * (inputs + 4 * d)))
-    for first in range(0, count, at_once):
-        rngs = [stream(config.seed, purpose, number) for number in range(first, min(first + at_once, count))]
-        tasks = sample_tasks(bank, task, 1, rngs, start.theta.device)
+    for first in range(0, len(numbers), at_once):
+        rngs = [stream(config.seed, purpose, number) for number in numbers[first : first + at_once]]
+        tasks = sample_tasks(bank, task, 1, rngs, start.theta.device, start.theta.dtype)
         batches = draw_batches(tasks, config.after[-1], min(config.batch, tasks.x.shape[2]), rngs)
         lanes = [
             [part.transpose(0, 1).expand(S, *part.shape[:1], *part.shape[2:]) for part in parts]

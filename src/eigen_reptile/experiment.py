@@ -1,11 +1,13 @@
 """One experiment from start to result: bank -> learner -> train -> choose on validation -> test."""
 
+import json
 import math
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,11 +17,12 @@ import numpy as np
 import torch
 
 from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import Scores, Start, example, interval95
 from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
-from eigen_reptile.runs import RunDir, RunError, read_tensors
-from eigen_reptile.stage import Device, Stage, prepare, test, validate
+from eigen_reptile.runs import Elsewhere, RunDir, RunError, RunLog, read_tensors
+from eigen_reptile.stage import Device, Stage, found_device, prepare, test, validate
 from eigen_reptile.train import TrainState, train
 
 RESULT_FORMAT = 2
@@ -33,20 +36,26 @@ def run_experiment(
     announce: Announce = silent,
     checkpoint_every: int = 1000,
     device: Device = "auto",
+    workers: Workers = ALONE,
 ) -> dict[str, Any]:
-    """Train, choose and test in this folder; continue what is there; return what result.json holds."""
+    """Train, choose and test in this folder; continue what is there; return what result.json holds.
+
+    Of several workers each calls this with the same arguments, and only the lead uses the folder.
+    """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
+    place = found_device(device)
     # Before the folder is made, so that nothing is left behind if the data cannot be used.
-    stage = None if (folder / "result.json").exists() else prepare(exp, announce, device)
-    with RunDir.open(folder, to_json(exp)) as run:
+    finished = _of_lead((folder / "result.json").exists(), workers, place)
+    stage = None if finished else prepare(exp, announce, device, workers)
+    with _opened(folder, exp, workers, place) as run:
         report = announce(folder.name, exp.meta.steps)
-        found = run.result()
+        found: dict[str, Any] | None = _of_lead(run.result(), workers, place)
         if found is not None:
             report(exp.meta.steps, {})
             return found
-        stage = stage or prepare(exp, announce, device)
-        here = environment(stage.device)
+        stage = stage or prepare(exp, announce, device, workers)
+        here = environment(stage.device) | {"workers": workers.count}
         started = time.monotonic()
         try:
             run.save_environment(here)
@@ -62,7 +71,31 @@ def run_experiment(
             raise RunError(
                 f"{error}. Nothing before the last checkpoint is lost: mend this, then repeat the command"
             ) from error
-        return result
+        shared: dict[str, Any] = _of_lead(result, workers, place)
+        return shared
+
+
+@contextmanager
+def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.device) -> Iterator[RunLog]:
+    """The lead's run folder. If that cannot be opened, it is an error on all workers: none would come to the others."""
+    if not workers.lead:
+        if problem := workers.told("", device):
+            raise RunError(problem)
+        yield Elsewhere()
+        return
+    with ExitStack() as stack:
+        try:
+            run = stack.enter_context(RunDir.open(folder, to_json(exp)))
+        except RunError as error:
+            workers.told(str(error), device)
+            raise
+        workers.told("", device)
+        yield run
+
+
+def _of_lead(value: Any, workers: Workers, device: torch.device) -> Any:
+    """The value that the lead has, if JSON can hold it."""
+    return value if workers.count == 1 else json.loads(workers.told(json.dumps(value), device))
 
 
 def conclude(

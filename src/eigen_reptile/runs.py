@@ -16,10 +16,11 @@ import os
 import re
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import safetensors.torch
 from filelock import FileLock, Timeout
@@ -98,7 +99,71 @@ def differences(ours: Any, theirs: Any, name: str = "") -> list[str]:
     return [] if ours == theirs else [f"{name} is {json.dumps(theirs)} there and {json.dumps(ours)} here"]
 
 
-class RunDir:
+class RunLog(ABC):
+    """Where a run keeps what must not be lost."""
+
+    @abstractmethod
+    def result(self) -> dict[str, Any] | None: ...
+
+    @abstractmethod
+    def save_result(self, value: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None: ...
+
+    @abstractmethod
+    def save_environment(self, value: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    def load_checkpoint(self) -> Checkpoint | None: ...
+
+    @abstractmethod
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None: ...
+
+    @abstractmethod
+    def start_metrics(self, step: int) -> None: ...
+
+    @abstractmethod
+    def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    def metrics(self) -> list[dict[str, Any]]: ...
+
+
+@final
+class Elsewhere(RunLog):
+    """What a worker has whose lead keeps the run: nothing."""
+
+    def result(self) -> dict[str, Any] | None:
+        return None
+
+    def save_result(self, value: Mapping[str, Any]) -> None:
+        pass
+
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        pass
+
+    def save_environment(self, value: Mapping[str, Any]) -> None:
+        pass
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        return None
+
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        pass
+
+    def start_metrics(self, step: int) -> None:
+        pass
+
+    def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        pass
+
+    def metrics(self) -> list[dict[str, Any]]:
+        return []
+
+
+@final
+class RunDir(RunLog):
     """One run's folder, held by one process at a time. Use `RunDir.open`."""
 
     def __init__(self, path: Path) -> None:

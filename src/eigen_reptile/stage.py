@@ -1,14 +1,18 @@
 """What training and evaluation act on: an experiment with its data loaded and its network built."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
 
 from eigen_reptile.config import Experiment
-from eigen_reptile.data import Banks, TaskShape
-from eigen_reptile.evaluate import MODES, Scores, Start, evaluate
+from eigen_reptile.data import Bank, Banks, TaskShape
+from eigen_reptile.distributed import ALONE, Workers
+from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
 from eigen_reptile.learner import Learner, class_error, squared_error
 from eigen_reptile.progress import Announce, Report
+from eigen_reptile.runs import RunError
+from eigen_reptile.streams import Purpose
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -18,6 +22,7 @@ class Stage(NamedTuple):
     learner: Learner
     banks: Banks
     device: torch.device
+    workers: Workers
     training: TaskShape
     """Tasks to train on: their queries are not looked at."""
     validation: TaskShape
@@ -25,13 +30,18 @@ class Stage(NamedTuple):
     """One for each number of shots."""
 
 
-def prepare(exp: Experiment, announce: Announce, device: Device = "auto") -> Stage:
+def prepare(exp: Experiment, announce: Announce, device: Device = "auto", workers: Workers = ALONE) -> Stage:
     """Load the data and build the network; whatever would stop the experiment later, stops it here."""
+    if workers.count > exp.meta.batch:
+        raise RunError(
+            f"{workers.count} workers cannot share the {exp.meta.batch} tasks of a meta-batch: "
+            f"use at most --workers {exp.meta.batch}"
+        )
     banks = exp.data.load(announce)
     shapes = [TaskShape(exp.task.way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
     outputs = exp.task.way  # one number for regression, where way is 1
     learner = Learner(
-        lambda: exp.model.build(banks.train.shape, outputs),
+        lambda: exp.model.build(banks.train.shape, outputs).to(exp.dtype),
         class_error if exp.data.classifies else squared_error,
         exp.model.batched,
     )
@@ -41,6 +51,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto") -> Sta
         learner=learner.to(place),
         banks=banks,
         device=place,
+        workers=workers,
         training=banks.train.fitted(TaskShape(exp.task.way, exp.task.shots, 0)),
         validation=banks.validation.fitted(shapes[0]),
         tests=tuple(banks.test.fitted(shape) for shape in shapes),
@@ -62,16 +73,37 @@ def found_device(wanted: Device) -> torch.device:
 def validate(stage: Stage, start: Start, tasks: int, report: Report) -> Scores:
     """Scores on the first tasks of the validation list, by the measure that decides."""
     modes = MODES[-1:] if stage.exp.data.classifies else ()
-    config = stage.exp.evaluation
-    bank, shape = stage.banks.validation, stage.validation
-    return evaluate(stage.learner, bank, start, config, "validation", shape, tasks, modes, report)
+    return _shared_out(stage, stage.banks.validation, start, "validation", stage.validation, tasks, modes, report)
 
 
 def test(stage: Stage, start: Start, shape: TaskShape, report: Report) -> Scores:
     """Scores on the test list, by every measure."""
     modes = MODES if stage.exp.data.classifies else ()
-    config = stage.exp.evaluation
-    return evaluate(stage.learner, stage.banks.test, start, config, "test", shape, config.tasks, modes, report)
+    return _shared_out(stage, stage.banks.test, start, "test", shape, stage.exp.evaluation.tasks, modes, report)
+
+
+def _shared_out(
+    stage: Stage,
+    bank: Bank,
+    start: Start,
+    purpose: Purpose,
+    shape: TaskShape,
+    count: int,
+    modes: Sequence[Mode],
+    report: Report,
+) -> Scores:
+    """Scores on the first `count` tasks of a list; each worker evaluates its share of them."""
+    workers = stage.workers
+    numbers = workers.share(count)
+
+    def report_all(done: int, metrics: Mapping[str, float]) -> None:
+        report(min(done * workers.count, count), metrics)
+
+    own = evaluate(stage.learner, bank, start, stage.exp.evaluation, purpose, shape, numbers, modes, report_all)
+    values = torch.zeros((own.values.shape[0], count, own.values.shape[2]), dtype=torch.float64)
+    values[:, numbers] = torch.from_numpy(own.values)
+    (values,) = workers.summed([values.to(stage.device)])
+    return own._replace(values=values.cpu().numpy())
 
 
 def better(exp: Experiment, score: torch.Tensor, best: torch.Tensor) -> torch.Tensor:

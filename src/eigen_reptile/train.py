@@ -14,11 +14,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from eigen_reptile.config import Experiment
+from eigen_reptile.distributed import Workers
 from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import Proposal
 from eigen_reptile.progress import Report, silent
-from eigen_reptile.runs import RunDir, RunError
+from eigen_reptile.runs import RunError, RunLog
 from eigen_reptile.stage import Stage, better, validate
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
@@ -105,6 +106,11 @@ class TrainState(NamedTuple):
             "best.step": self.best.step,
         }
 
+    def as_lead(self, workers: Workers) -> "TrainState":
+        """The state of the worker that has read the checkpoint."""
+        step, *tensors = workers.as_lead([torch.tensor(self.step, device=self.theta.device), *self.tensors().values()])
+        return self.restored(int(step), dict(zip(self.tensors(), tensors, strict=True)))
+
     def restored(self, step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
         """The state that a checkpoint kept, if it fits this one."""
         if _forms(tensors) != _forms(self.tensors()):
@@ -122,18 +128,19 @@ class TrainState(NamedTuple):
 
 
 @torch.no_grad()
-def train(stage: Stage, run: RunDir, checkpoint_every: int, report: Report) -> TrainState:
+def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> TrainState:
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
     settle_machine()
     exp = stage.exp
     propose = maybe_compiled(exp)
     state = TrainState.fresh(stage)
-    checkpoint = run.load_checkpoint()
-    if checkpoint is None:
+    if (checkpoint := run.load_checkpoint()) is not None:
+        state = state.restored(checkpoint.step, checkpoint.tensors)
+    state = state.as_lead(stage.workers)
+    if state.step == 0:
         run.start_metrics(-1)
         state, _ = _observe(stage, run, state)
     else:
-        state = state.restored(checkpoint.step, checkpoint.tensors)
         run.start_metrics(state.step)
         log.info("continuing after iteration %d", state.step)
 
@@ -169,18 +176,30 @@ def finished(exp: Experiment, state: TrainState) -> bool:
 def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainState, Proposal]:
     """One outer iteration of all lanes."""
     tasks, batches = training_data(stage, state.step)
-    proposal = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    own = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    proposal = _averaged(own, tasks.x.shape[1], stage)
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
     return state.advance(proposal, state.theta.new_tensor(rates)), proposal
 
 
+def _averaged(own: Proposal, tasks: int, stage: Stage) -> Proposal:
+    """The proposal of all workers' tasks, out of that of this worker's."""
+    if stage.workers.count == 1:
+        return own
+    totals = stage.workers.summed([tensor * tasks for tensor in own.tensors()])
+    return own.with_tensors(totals).over(stage.exp.meta.batch)
+
+
 def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
-    """The tasks and mini-batches of one iteration; lanes of the same seed get the same."""
+    """This worker's tasks and mini-batches of one iteration; lanes of the same seed get the same."""
     exp = stage.exp
     task_rngs = [stream(seed, "tasks", step) for seed in exp.seeds]
     batch_rngs = [stream(seed, "batches", step) for seed in exp.seeds]
-    tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device)
+    tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
     batches = draw_batches(tasks, exp.inner.steps, exp.inner.batch, batch_rngs)
+    share = list(stage.workers.share(exp.meta.batch))
+    if len(share) < exp.meta.batch:
+        tasks, batches = Tasks(*(part[:, share] for part in tasks)), Batches(*(part[:, share] for part in batches))
     copies = len(exp.meta.lr)  # lanes are ordered by step size, then by seed
     if copies == 1:
         return tasks, batches
@@ -231,7 +250,7 @@ def maybe_compiled(exp: Experiment) -> Propose:
     return with_fallback
 
 
-def _observe(stage: Stage, run: RunDir, state: TrainState) -> tuple[TrainState, dict[str, float]]:
+def _observe(stage: Stage, run: RunLog, state: TrainState) -> tuple[TrainState, dict[str, float]]:
     """Log the learning curve and the figure's curves where they are due, and note which step was the best."""
     exp = stage.exp
     config = exp.evaluation

@@ -1,15 +1,18 @@
 """The command line. The only place that prints."""
 
+import contextlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import NoReturn
 
 from eigen_reptile.cli import commands
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
 from eigen_reptile.data import DataError
+from eigen_reptile.distributed import launched
 from eigen_reptile.runs import FolderError, RunError
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
@@ -34,7 +37,11 @@ def main() -> NoReturn:
     """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
     # The compiler's own deprecations are nothing that a user could mend.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
-    sys.exit(run(sys.argv[1:]))
+    with contextlib.ExitStack() as stack:
+        if launched() and os.environ["RANK"] != "0":  # the lead speaks for all
+            nowhere = stack.enter_context(Path(os.devnull).open("w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        sys.exit(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:

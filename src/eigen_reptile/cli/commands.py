@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from eigen_reptile import bench as benchmarks
+from eigen_reptile.bench import BENCHMARKS
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_positive, named, no_such, parse
 from eigen_reptile.cli.options import (
     BenchOptions,
@@ -30,6 +30,7 @@ from eigen_reptile.cli.output import (
     show_results,
     show_table,
 )
+from eigen_reptile.cli.work import Job, carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
@@ -39,10 +40,8 @@ from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
 from eigen_reptile.report.paired import Paired, compare_runs
-from eigen_reptile.runs import FolderError, RunError
+from eigen_reptile.runs import FolderError, RunError, write_json
 from eigen_reptile.stage import found_device
-
-BENCHMARKS = {"sine": benchmarks.sine}
 
 
 def list_command(args: Sequence[str]) -> None:
@@ -78,9 +77,12 @@ def train_command(args: Sequence[str]) -> None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_trainable(options)
     experiment = _under(options.protocol, options.experiment)
-    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
-        result = run_experiment(experiment, options.out, progress.task, options.checkpoint_every, options.device)
-    show_results({f"{method} {data}": result}, options.output, {"out": str(options.out)})
+    name = f"{method} {data}"
+    results, failed = carry_out([Job(name, experiment, options.out)], options.work, options.output)
+    if failed:
+        raise failed[name]
+    result = results[name]
+    show_results(results, options.output, {"out": str(options.out)})
     if result["choice"] is None:
         raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
@@ -91,17 +93,8 @@ def run_command(args: Sequence[str]) -> None:
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
     _check_trainable(options)
     cells = _cells(name, options)
-    results: dict[str, dict[str, Any]] = {}
-    failed: dict[str, RunError] = {}
-    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
-        for cell, experiment in cells.items():
-            folder = options.out / cell
-            try:
-                results[cell] = run_experiment(
-                    experiment, folder, progress.task, options.checkpoint_every, options.device
-                )
-            except RunError as error:
-                failed[cell] = error
+    jobs = [Job(cell, experiment, options.out / cell) for cell, experiment in cells.items()]
+    results, failed = carry_out(jobs, options.work, options.output)
     if results:
         show_results(results, options.output, {"out": str(options.out)})
     if failed:
@@ -145,13 +138,13 @@ def bench_command(args: Sequence[str]) -> None:
     options = parse(BenchOptions, rest, f"bench {name}")
     check_positive("--repeats", options.repeats)
     with progress_bars(options.output) as progress:
-        figures = BENCHMARKS[name](options.repeats, progress.task(f"bench {name}", options.repeats))
+        figures = BENCHMARKS[name](options.repeats, progress.task)
     if options.output.json:
-        print(json.dumps(figures))
+        print(json.dumps(figures._asdict()))
     elif not options.output.quiet:
         show_table(bench_table(figures))
     if options.out is not None:
-        benchmarks.save(figures, options.out)
+        write_json(options.out, figures._asdict())
 
 
 def quickstart_command(args: Sequence[str]) -> None:
@@ -192,9 +185,12 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
 
 
 def _check_trainable(options: TrainOptions | RunOptions) -> None:
-    check_positive("--checkpoint-every", options.checkpoint_every)
+    check_positive("--checkpoint-every", options.work.checkpoint_every)
+    check_positive("--workers", options.work.workers)
+    if not 0 < options.work.timeout < math.inf:
+        raise UsageError(f"--timeout must be finite and above 0, not {options.work.timeout}")
     try:
-        found_device(options.device)
+        found_device(options.work.device)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -25,6 +25,21 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Work:
+    """How experiments are carried out; it does not change what comes out."""
+
+    checkpoint_every: int = 1000
+    """Outer iterations between two checkpoints; one is made at least every two minutes."""
+    device: Device = "auto"
+    """Where to compute; auto takes the fastest there is."""
+    workers: int = 1
+    """Processes that share the tasks of each meta-batch. If one dies, all go on from the last checkpoint. To use
+    several machines, start this command on each with torchrun instead."""
+    timeout: float = 300.0
+    """Seconds after which a worker that does not answer is taken for dead."""
+
+
+@dataclass(frozen=True)
 class TrainOptions:
     """Train one experiment in a folder; the same command continues it after an interruption."""
 
@@ -34,10 +49,8 @@ class TrainOptions:
     """The experiment."""
     protocol: Protocol | None = None
     """Evaluate as the paper's authors (10,000 tasks of 1 query a class) or as is usual in the field (600 of 15)."""
-    checkpoint_every: int = 1000
-    """Outer iterations between two checkpoints; one is made at least every two minutes."""
-    device: Device = "auto"
-    """Where to compute; auto takes the fastest there is."""
+    work: Annotated[Work, tyro.conf.arg(name="")] = Work()
+    """How it is carried out."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 
@@ -62,10 +75,8 @@ class RunOptions:
     """Where the recipe's data set lies, if it is not NAME in the folder $EIGEN_REPTILE_DATA, or in ./data."""
     per_class: int | None = None
     """Pictures a class that an incomplete copy of mini-ImageNet has; the whole one has 600."""
-    checkpoint_every: int = 1000
-    """Outer iterations between two checkpoints; one is made at least every two minutes."""
-    device: Device = "auto"
-    """Where to compute; auto takes the fastest there is."""
+    work: Annotated[Work, tyro.conf.arg(name="")] = Work()
+    """How it is carried out."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 

@@ -11,6 +11,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from eigen_reptile.bench import Figures
 from eigen_reptile.cli.options import Output
 from eigen_reptile.report.paired import Comparison
 from eigen_reptile.report.tables import score
@@ -138,10 +139,10 @@ def comparison_table(first: str, second: str, measure: str, comparisons: Sequenc
     return table
 
 
-def bench_table(figures: Mapping[str, Any]) -> Table:
-    table = Table(title=figures["title"], title_justify="left")
-    for heading in ("what", *figures["columns"]):
+def bench_table(figures: Figures) -> Table:
+    table = Table(title=figures.title, title_justify="left")
+    for heading in figures.columns:
         table.add_column(heading)
-    for row in figures["rows"]:
+    for row in figures.rows:
         table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
     return table

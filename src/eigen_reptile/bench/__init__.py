@@ -1,0 +1,12 @@
+"""Speed, measured in turns within one run, so that a noisy machine disturbs all alike. Ratios are what counts."""
+
+from collections.abc import Callable
+
+from eigen_reptile.bench.conv4 import conv4
+from eigen_reptile.bench.sine import sine
+from eigen_reptile.bench.turns import Figures
+from eigen_reptile.progress import Announce
+
+BENCHMARKS: dict[str, Callable[[int, Announce], Figures]] = {"sine": sine, "conv4": conv4}
+
+__all__ = ["BENCHMARKS", "Figures", "conv4", "sine"]

@@ -1,0 +1,154 @@
+"""Reptile's outer iteration: by this library, as anyone would write it in PyTorch, and with the peers' libraries."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from eigen_reptile.bench.turns import Contender
+from eigen_reptile.config import Experiment
+from eigen_reptile.progress import silent
+from eigen_reptile.stage import Stage, prepare
+from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.train import TrainState, iterate, maybe_compiled, training_data
+
+MeanLoss = Callable[[Tensor, Tensor], Tensor]
+Optimizers = Callable[[Iterable[nn.Parameter]], Optimizer]
+Reptile = Callable[[nn.Module, Tasks, Batches, Optimizers, MeanLoss, float], None]
+"""One outer iteration that changes the module."""
+
+
+def library(exp: Experiment) -> Contender:
+    """A whole iteration as `train` does it, sampling included."""
+    stage = prepare(exp, silent, "cpu")
+    propose = maybe_compiled(exp)
+    state = TrainState.fresh(stage)
+
+    @torch.no_grad()
+    def contender() -> None:
+        nonlocal state
+        state, _ = iterate(stage, propose, state)
+
+    return contender
+
+
+def other(reptile: Reptile, exp: Experiment, module: nn.Module) -> Contender:
+    """Another way to do the same, on tasks drawn beforehand: it is not charged for sampling."""
+    stage = prepare(exp, silent, "cpu")
+    optimizers, loss = optimizers_of(exp), nn.CrossEntropyLoss() if exp.data.classifies else nn.MSELoss()
+    drawn = cycle([training_data(stage, step) for step in range(5)])
+
+    def contender() -> None:
+        reptile(module, *next(drawn), optimizers, loss, exp.meta.lr[0])
+
+    return contender
+
+
+def optimizers_of(exp: Experiment) -> Optimizers:
+    inner = exp.inner
+    if inner.optimizer == "sgd":
+        return lambda parameters: torch.optim.SGD(parameters, lr=inner.lr)
+    return lambda parameters: torch.optim.Adam(parameters, lr=inner.lr, betas=(0.0, inner.beta2), eps=inner.eps)
+
+
+def plain_reptile(
+    module: nn.Module, tasks: Tasks, batches: Batches, optimizers: Optimizers, loss: MeanLoss, outer_lr: float
+) -> None:
+    """Reptile as anyone would write it: copy the module, step torch.optim, one task at a time."""
+
+    def fitted(steps: Iterator[tuple[Tensor, Tensor]]) -> Iterable[Tensor]:
+        mine = copy.deepcopy(module)
+        optimizer = optimizers(mine.parameters())
+        for x, y in steps:
+            optimizer.zero_grad()
+            loss(mine(x), y).backward()
+            optimizer.step()
+        return mine.parameters()
+
+    _move(module, tasks, batches, fitted, outer_lr)
+
+
+def higher_reptile(
+    module: nn.Module, tasks: Tasks, batches: Batches, optimizers: Optimizers, loss: MeanLoss, outer_lr: float
+) -> None:
+    """The inner loop by `higher`, without the graph that only MAML needs."""
+    import higher
+
+    def fitted(steps: Iterator[tuple[Tensor, Tensor]]) -> Iterable[Tensor]:
+        optimizer = optimizers(module.parameters())
+        with higher.innerloop_ctx(module, optimizer, track_higher_grads=False) as (mine, stepper):
+            for x, y in steps:
+                stepper.step(loss(mine(x), y))
+            found: list[Tensor] = list(mine.parameters())
+            return found
+
+    _move(module, tasks, batches, fitted, outer_lr)
+
+
+def torchopt_reptile(
+    module: nn.Module, tasks: Tasks, batches: Batches, optimizers: Optimizers, loss: MeanLoss, outer_lr: float
+) -> None:
+    """The inner loop by TorchOpt's functional optimiser."""
+    import torchopt
+
+    settings: dict[str, Any] = optimizers(module.parameters()).defaults
+    step = torchopt.adam(lr=settings["lr"], betas=settings["betas"], eps=settings["eps"])
+
+    def fitted(steps: Iterator[tuple[Tensor, Tensor]]) -> Iterable[Tensor]:
+        mine = {name: value.detach().clone().requires_grad_() for name, value in module.named_parameters()}
+        state = step.init(mine)
+        for x, y in steps:
+            gradients = torch.autograd.grad(
+                loss(torch.func.functional_call(module, mine, (x,)), y), list(mine.values())
+            )
+            updates, state = step.update(dict(zip(mine, gradients, strict=True)), state, inplace=False)
+            moved = torchopt.apply_updates(mine, updates, inplace=False)
+            mine = {name: value.detach().requires_grad_() for name, value in moved.items()}
+        return mine.values()
+
+    _move(module, tasks, batches, fitted, outer_lr)
+
+
+def _move(
+    module: nn.Module,
+    tasks: Tasks,
+    batches: Batches,
+    fitted: Callable[[Iterator[tuple[Tensor, Tensor]]], Iterable[Tensor]],
+    outer_lr: float,
+) -> None:
+    """Move the module towards the mean of what is fitted to each task of the first lane."""
+    count = tasks.x.shape[1]
+    moved = [torch.zeros_like(parameter) for parameter in module.parameters()]
+    for task in range(count):
+        steps = ((tasks.x[0, task, chosen], tasks.y[0, task, chosen]) for chosen in batches.chosen[0, task])
+        for total, after, before in zip(moved, fitted(steps), module.parameters(), strict=True):
+            total += after.detach() - before.detach()
+    with torch.no_grad():
+        for parameter, total in zip(module.parameters(), moved, strict=True):
+            parameter.add_(total, alpha=outer_lr / count)
+
+
+def bare_passes(exp: Experiment, module: nn.Module) -> Contender:
+    """The floor: forward and backward passes of an iteration's mini-batches, and nothing around them."""
+    stage: Stage = prepare(exp, silent, "cpu")
+    tasks, batches = training_data(stage, 0)
+    loss = nn.CrossEntropyLoss()
+    parameters = list(module.parameters())
+    for parameter in parameters:
+        if parameter.ndim == 4:
+            parameter.data = parameter.contiguous(memory_format=torch.channels_last)
+    prepared = [
+        (tasks.x[0, task, chosen].contiguous(memory_format=torch.channels_last), tasks.y[0, task, chosen])
+        for task in range(exp.meta.batch)
+        for chosen in batches.chosen[0, task]
+    ]
+
+    def contender() -> None:
+        for x, y in prepared:
+            torch.autograd.grad(loss(module(x), y), parameters)
+
+    return contender
