@@ -17,10 +17,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from eigen_reptile.cli.options import Output, Work
-from eigen_reptile.cli.work import Job, carry_out
+from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.jobs import Job
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
@@ -176,13 +177,11 @@ def hosts_fixture() -> Iterator[Mapping[str, str]]:
 
 def test_two_hosts_go_the_same_way_as_one(undisturbed: Path, tmp_path: Path, hosts: Mapping[str, str]) -> None:
     first = next(iter(hosts.values()))
-    launcher = (
-        f"-m torch.distributed.run --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint {first}:29511"
-    )
+    launcher = f"--nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint {first}:29511"
     processes = []
-    for name in hosts:
+    for name, address in hosts.items():
         train = command(tmp_path / name, "--timeout", str(PATIENCE), "--quiet")[1:]
-        words = ["ip", "netns", "exec", name, sys.executable, *launcher.split(), f"{first}:29511"]
+        words = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", *launcher.split()]
         # Both have the machine's one name, so that they must be told what they would find out by it.
         words += ["--rdzv-conf", f"is_host={int(address == first)}", "--local-addr", address, *train]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": name, "OMP_NUM_THREADS": "1"}

@@ -17,7 +17,7 @@ LEVELS = [
     {"stage"},
     {"recipes", "train"},
     {"experiment"},
-    {"report", "bench"},
+    {"report", "bench", "jobs"},
     {"cli"},
     {"__main__"},
 ]

@@ -21,6 +21,7 @@ from eigen_reptile.cli.options import (
     ReportOptions,
     RunOptions,
     TrainOptions,
+    Work,
 )
 from eigen_reptile.cli.output import (
     bench_table,
@@ -30,11 +31,12 @@ from eigen_reptile.cli.output import (
     show_results,
     show_table,
 )
-from eigen_reptile.cli.work import Job, carry_out
+from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
+from eigen_reptile.jobs import Job
 from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
@@ -78,7 +80,7 @@ def train_command(args: Sequence[str]) -> None:
     _check_trainable(options)
     experiment = _under(options.protocol, options.experiment)
     name = f"{method} {data}"
-    results, failed = carry_out([Job(name, experiment, options.out)], options.work, options.output)
+    results, failed = carry_out([_job(name, experiment, options.out, options.work)], options.work, options.output)
     if failed:
         raise failed[name]
     result = results[name]
@@ -92,9 +94,12 @@ def run_command(args: Sequence[str]) -> None:
     about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(RECIPES)}."
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
     _check_trainable(options)
+    check_positive("--jobs", options.jobs)
+    if options.work.workers > 1 and (options.jobs > 1 or options.engine != "here"):
+        raise UsageError("use either --workers, for one cell at a time, or --jobs and --engine, for many")
     cells = _cells(name, options)
-    jobs = [Job(cell, experiment, options.out / cell) for cell, experiment in cells.items()]
-    results, failed = carry_out(jobs, options.work, options.output)
+    jobs = [_job(cell, experiment, options.out / cell, options.work) for cell, experiment in cells.items()]
+    results, failed = carry_out(jobs, options.work, options.output, options.jobs, options.engine)
     if results:
         show_results(results, options.output, {"out": str(options.out)})
     if failed:
@@ -193,6 +198,10 @@ def _check_trainable(options: TrainOptions | RunOptions) -> None:
         found_device(options.work.device)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _job(name: str, experiment: Experiment, folder: Path, work: Work) -> Job:
+    return Job(name, experiment, folder, work.checkpoint_every, work.device)
 
 
 def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:

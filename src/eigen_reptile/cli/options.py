@@ -11,6 +11,7 @@ from eigen_reptile.recipes import Scale
 from eigen_reptile.stage import Device
 
 Protocol = Literal["authors", "field"]
+Engine = Literal["here", "ray"]
 Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
@@ -75,6 +76,10 @@ class RunOptions:
     """Where the recipe's data set lies, if it is not NAME in the folder $EIGEN_REPTILE_DATA, or in ./data."""
     per_class: int | None = None
     """Pictures a class that an incomplete copy of mini-ImageNet has; the whole one has 600."""
+    jobs: int = 1
+    """Cells to run at a time, each in a process of its own with its share of the cores."""
+    engine: Engine = "here"
+    """Where cells run: here, or as tasks of a Ray cluster (the one that $RAY_ADDRESS names, or one on this machine)."""
     work: Annotated[Work, tyro.conf.arg(name="")] = Work()
     """How it is carried out."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()

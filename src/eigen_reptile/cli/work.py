@@ -1,42 +1,54 @@
-"""Carries experiments out: in this process, or in several that share the tasks."""
+"""Carries jobs out: in this process, in workers that share the tasks, side by side, or on a cluster."""
 
 import contextlib
 import logging
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
 
-from eigen_reptile.cli.options import Output, Work
+from eigen_reptile.cli.options import Engine, Output, Work
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
-from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.config import to_json
 from eigen_reptile.distributed import Workers, joined, launch, launched, restarted
-from eigen_reptile.experiment import run_experiment
+from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
 from eigen_reptile.runs import RunDir, RunError
 from eigen_reptile.stage import found_device, prepare
 
 log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
-    """One experiment to be carried out in a folder."""
+def carry_out(jobs: Sequence[Job], work: Work, output: Output, at_once: int = 1, engine: Engine = "here") -> Outcome:
+    """All jobs; one that fails does not stop the others."""
+    if work.workers > 1 and not launched():
+        return _by_workers(jobs, work, output)
+    if at_once > 1 or engine == "ray":
+        with logging_to_stderr(output), progress_bars(output) as progress:
+            if engine == "ray":
+                return on_ray(jobs, progress.task)
+            return side_by_side(jobs, at_once, progress.task)
+    return _here(jobs, work, output)
 
-    name: str
-    experiment: Experiment
-    folder: Path
+
+def _here(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
+    """One after the other, together with the other workers if this process is one."""
+    outcome = Outcome({}, {})
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(joined(work.timeout, found_device(work.device).type == "cuda"))
+        shown = output if workers.lead else Output(quiet=True)
+        stack.enter_context(logging_to_stderr(shown))
+        progress = stack.enter_context(progress_bars(shown))
+        if workers.lead and restarted():
+            log.warning("a worker has died: all were started again, and go on from the last checkpoint")
+        for job in jobs:
+            try:
+                outcome.results[job.name] = job.run(progress.task, workers)
+            except RunError as error:
+                outcome.failed[job.name] = error
+    return outcome
 
 
-class Outcome(NamedTuple):
-    results: dict[str, dict[str, Any]]
-    failed: dict[str, RunError]
-
-
-def carry_out(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
-    """All jobs, one after the other; one that fails does not stop the others."""
-    if work.workers == 1 or launched():
-        return _here(jobs, work, output)
+def _by_workers(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
     with logging_to_stderr(output), progress_bars(output) as progress:
         for job in jobs:  # what is wrong with a job is wrong before any worker is started
             prepare(job.experiment, progress.task, work.device, Workers(count=work.workers))
@@ -56,25 +68,5 @@ def carry_out(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
 def _worker(jobs: Sequence[Job], work: Work, output: Output) -> None:
     """What each of the processes does."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // work.workers))
-    outcome = _here(jobs, work, output)
-    for name, error in outcome.failed.items():
+    for name, error in _here(jobs, work, output).failed.items():
         log.error("%s: %s", name, error)
-
-
-def _here(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
-    outcome = Outcome({}, {})
-    with contextlib.ExitStack() as stack:
-        workers = stack.enter_context(joined(work.timeout, found_device(work.device).type == "cuda"))
-        shown = output if workers.lead else Output(quiet=True)
-        stack.enter_context(logging_to_stderr(shown))
-        progress = stack.enter_context(progress_bars(shown))
-        if workers.lead and restarted():
-            log.warning("a worker has died: all were started again, and go on from the last checkpoint")
-        for job in jobs:
-            try:
-                outcome.results[job.name] = run_experiment(
-                    job.experiment, job.folder, progress.task, work.checkpoint_every, work.device, workers
-                )
-            except RunError as error:
-                outcome.failed[job.name] = error
-    return outcome

@@ -1,0 +1,100 @@
+"""Independent cells: side by side and on a Ray cluster they give what they give one after the other."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing import active_children
+from pathlib import Path
+
+import pytest
+
+from eigen_reptile.cli import run
+from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
+from eigen_reptile.learner import Mlp
+from eigen_reptile.methods import METHODS
+from eigen_reptile.progress import Announce, Report, silent
+
+SMALL = Experiment(
+    method=METHODS["reptile"],
+    model=Mlp((4,)),
+    meta=MetaConfig(steps=30),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=15, pictures=()),
+    compile="off",
+)
+ENGINES: dict[str, Callable[[list[Job], Announce], Outcome]] = {
+    "processes": lambda jobs, announce: side_by_side(jobs, 2, announce),
+    "ray": on_ray,
+}
+every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+
+
+def jobs_in(folder: Path) -> list[Job]:
+    return [
+        Job(name, replace(SMALL, method=METHODS[name]), folder / name)
+        for name in ("reptile", "eigen-reptile", "average-weights")
+    ]
+
+
+@every_engine
+def test_many_at_once_give_what_each_gives_alone(
+    tmp_path: Path, engine: Callable[[list[Job], Announce], Outcome]
+) -> None:
+    told: dict[str, int] = {}
+
+    def announce(name: str, total: int) -> Report:
+        return lambda step, metrics: told.update({name: step})
+
+    outcome = engine(jobs_in(tmp_path / "together"), announce)
+    assert not outcome.failed
+    assert list(outcome.results) == ["reptile", "eigen-reptile", "average-weights"]
+    for job in jobs_in(tmp_path / "alone"):
+        alone = job.run(silent)
+        kept = json.loads((tmp_path / "together" / job.name / "result.json").read_text())
+        for part in ("experiment", "lanes", "history", "test"):
+            assert outcome.results[job.name][part] == kept[part] == alone[part]
+        assert told[job.name] == 30
+
+
+@every_engine
+def test_a_job_that_fails_does_not_stop_the_others(
+    tmp_path: Path, engine: Callable[[list[Job], Announce], Outcome]
+) -> None:
+    (tmp_path / "reptile").mkdir()
+    (tmp_path / "reptile" / "letter.txt").write_text("not ours")
+    outcome = engine(jobs_in(tmp_path), silent)
+    assert list(outcome.results) == ["eigen-reptile", "average-weights"]
+    assert "is not empty, but no run of ours" in str(outcome.failed["reptile"])
+
+
+def test_a_process_that_dies_does_not_stop_the_others(tmp_path: Path) -> None:
+    long, *others = jobs_in(tmp_path)
+    endless = replace(long.experiment, meta=MetaConfig(steps=10_000_000))
+
+    def announce(name: str, total: int) -> Report:
+        def report(step: int, metrics: object) -> None:
+            if name == "reptile" and step > 0:
+                (victim,) = (child for child in active_children() if child.name == "reptile")
+                os.kill(victim.pid or 0, signal.SIGKILL)
+
+        return report
+
+    outcome = side_by_side([long._replace(experiment=endless), *others], 2, announce)
+    assert list(outcome.results) == ["eigen-reptile", "average-weights"]
+    assert "its process died (exit code -9)" in str(outcome.failed["reptile"])
+
+
+@pytest.mark.parametrize("more", ["--jobs 2", "--engine ray"])
+def test_workers_and_jobs_are_not_mixed(more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["run", "sine", "--out", str(tmp_path), "--workers", "2", *more.split()]) == 2
+    assert "use either --workers" in capsys.readouterr().err
+
+
+def test_a_recipe_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cells = ["reptile", "average-weights"]
+    words = f"run sine --out {tmp_path} --steps 2 --seeds 0 --jobs 2 --json --only {' '.join(cells)}"
+    assert run(words.split()) == 0
+    assert list(json.loads(capsys.readouterr().out)["results"]) == cells
