@@ -15,9 +15,11 @@ import pytest
 import torch
 from PIL import Image
 
+from eigen_reptile import jobs
 from eigen_reptile.cli import COMMANDS, commands, run
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, Dataset
+from eigen_reptile.distributed import Workers
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import METHODS, Method
@@ -273,11 +275,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """Every experiment that is asked for, none of which is really run."""
     experiments: list[Asked] = []
 
-    def remember(experiment: Experiment, folder: Path, announce: object, every: int, device: str) -> dict[str, Any]:
+    def remember(
+        experiment: Experiment, folder: Path, announce: object, every: int, device: str, workers: Workers
+    ) -> dict[str, Any]:
         experiments.append(Asked(experiment, folder, device))
         return {"measure": "accuracy", "choice": {"lr": 1.0}, "test": None, "seconds": 0.0}
 
-    monkeypatch.setattr(commands, "run_experiment", remember)
+    monkeypatch.setattr(jobs, "run_experiment", remember)
     return experiments
 
 
