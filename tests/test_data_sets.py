@@ -279,7 +279,9 @@ def test_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not in .*/data/mini-imagenet, .* put there train, val and test"):
         MiniImagenet().load(silent)
     for data in (MiniImagenet(tmp_path / "no"), CifarFs(tmp_path / "no"), Omniglot(tmp_path / "no")):
-        with pytest.raises(DataError, match=rf"there is no .*/no: --data\.root must be where {data.name} lies"):
+        with pytest.raises(
+            DataError, match=rf"there is no .*/no: --data\.root \(of a recipe: --data\) must be where {data.name} lies"
+        ):
             data.load(silent)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="holds no mini-ImageNet: put there"):

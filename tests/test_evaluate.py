@@ -180,7 +180,7 @@ def answers_slowly(net: nn.Module, tasks: Tasks, mode: Mode) -> list[int]:
 
 def accuracy_slowly(start: Start, lane: int, number: int, mode: Mode) -> float:
     rng = stream(PICTURES.seed, "test", number)
-    tasks = sample_tasks(picture_bank(), TASK, 1, [rng])
+    tasks = sample_tasks(picture_bank(), TASK, 1, [rng], dtype=torch.float64)
     chosen = draw_batches(tasks, 6, 5, [rng]).chosen[0, 0]
     net = adapted_slowly(start, lane, tasks, chosen)
     pairs = zip(answers_slowly(net, tasks, mode), tasks.query_y[0, 0].tolist(), strict=True)
@@ -263,7 +263,7 @@ def test_the_example_is_a_task_with_the_answers_of_each_lane() -> None:
     task, predicted = example(LEARNER, picture_bank(), start, PICTURES, TASK)
     assert task.x.shape == (1, 1, 6, 3, 8, 9)
     rng = stream(PICTURES.seed, "picture", 0)
-    tasks = sample_tasks(picture_bank(), TASK, 1, [rng])
+    tasks = sample_tasks(picture_bank(), TASK, 1, [rng], dtype=torch.float64)
     chosen = draw_batches(tasks, 6, 5, [rng]).chosen[0, 0]
     assert all(torch.equal(part, own) for part, own in zip(task, tasks, strict=True))
     for lane in range(LANES):

@@ -7,13 +7,13 @@ from eigen_reptile.data import MiniImagenet
 from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
-from eigen_reptile.recipes.pictures import WIDE, Round, Small, cells_of, full
+from eigen_reptile.recipes.pictures import Small, cells_of, full
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 
 # One try here takes as long as five on CIFAR-FS, so that the rates are those that were chosen there.
 SMALL = Small(
     steps=3000,
-    search=(Round(150, WIDE),),
+    search=CIFAR_SMALL.search,
     seeds=(0,),
     tasks=100,
     monitor_tasks=20,
