@@ -85,7 +85,7 @@ class Experiment:
     With `auto` it is used for the MLP from 3,000 iterations on, and done without where it does not work."""
 
     precision: Literal["float32", "float64"] = "float32"
-    """Numbers to compute with. Twice as slow in float64, but what should be the same is so to ten digits."""
+    """Numbers to compute with. In float64 it is slower, but what should be the same is so to ten digits."""
 
     def __post_init__(self) -> None:
         if not self.seeds or not all(0 <= seed < 2**63 for seed in self.seeds):
