@@ -1,18 +1,22 @@
 """The benchmarks compare like with like: plain PyTorch and the peers compute the library's update."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from multiprocessing import active_children
 
 import pytest
 import torch
 from torch import nn
 
 from eigen_reptile.bench.contenders import Reptile, higher_reptile, optimizers_of, plain_reptile, torchopt_reptile
-from eigen_reptile.bench.conv4 import experiment
-from eigen_reptile.bench.turns import Entry, race
+from eigen_reptile.bench.conv4 import arithmetic, experiment, plain_conv4
+from eigen_reptile.bench.turns import Contender, Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
+from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
 from eigen_reptile.train import TrainState, iterate, training_data
 
@@ -46,20 +50,36 @@ def test_all_take_the_same_step(exp: Experiment, build: Callable[[], nn.Module],
     torch.testing.assert_close(theta - state.theta[0], moved, rtol=0, atol=1e-4 * moved.abs().max().item())
 
 
+def nap(seconds: float) -> Contender:
+    return lambda: time.sleep(seconds)
+
+
 def test_a_race_counts_calls_and_takes_ratios() -> None:
-    calls = {"one": 0, "many": 0}
+    entries = {
+        "one": Entry(partial(nap, 0.01)),
+        "slow": Entry(partial(nap, 0.1)),
+        "many": Entry(partial(nap, 0.01), does=1000),
+    }
+    figures = race("race", "", {"group": entries}, ("one", "absent"), 2, silent)
+    found = {row[1]: row for row in figures.rows}
+    assert list(found) == list(entries)
+    assert found["one"][5] == 1.0
+    assert float(found["slow"][5]) < 0.5
+    assert float(found["many"][5]) > 100
+    assert all(row[6] == "" and float(row[3]) <= float(row[2]) <= float(row[4]) for row in figures.rows)
 
-    def contender(name: str) -> Entry:
-        def call() -> None:
-            calls[name] += 1
 
-        return Entry(call, 1 if name == "one" else 1000)
+def test_a_contender_that_cannot_be_made_is_an_error_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RunError, match="bad"):
+        race("race", "", {"group": {"bad": Entry(partial(nap, "no"))}}, (), 1, silent)  # type: ignore[arg-type]
+    assert not active_children()
+    assert "TypeError" in capfd.readouterr().err
 
-    figures = race("race", {"group": {name: contender(name) for name in calls}}, ("one", "absent"), 1, silent)
-    assert min(calls.values()) > 3
-    (one, many) = figures.rows
-    assert (one[1], many[1]) == ("one", "many")
-    assert one[5] == 1.0
-    assert isinstance(many[5], float)
-    assert many[5] > 10
-    assert one[6] == many[6] == ""
+
+def test_the_arithmetic_of_an_iteration_is_that_of_its_convolutions_and_products() -> None:
+    exp = experiment(8, 3, 4)
+    # Forward, and twice as much backward, but for the first layer, whose input needs no gradient.
+    areas, channels = (8 * 8, 4 * 4, 2 * 2, 1), (3, 4, 4, 4)
+    forward = [2 * 10 * area * 9 * before * 4 for area, before in zip(areas, channels, strict=True)] + [2 * 10 * 4 * 5]
+    expected = 35 * (3 * sum(forward) - forward[0])
+    assert arithmetic(exp, plain_conv4(8, 3, 4), (3, 8, 8)) == expected

@@ -88,8 +88,10 @@ def trajectory(
     config: InnerConfig,
 ) -> tuple[Float[Tensor, "S B rows d"], InnerState]:
     """All points that the inner loop passes through (W), the start first."""
-    points = [(theta, state), *_points(learner, theta, state, x, batches, config)]
-    return torch.stack([theta for theta, _ in points], dim=2), points[-1][1]
+    points, end = [theta], (theta, state)
+    for end in _points(learner, theta, state, x, batches, config):
+        points.append(end[0])
+    return torch.stack(points, dim=2), end[1]
 
 
 def _points(

@@ -57,7 +57,8 @@ class Mlp(Model):
 
     @property
     def batched(self) -> bool:
-        return True
+        # A wide network keeps the machine busy by itself, and its tasks' trajectories are better held one at a time.
+        return max(self.hidden, default=0) <= 512
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         layers: list[nn.Module] = []

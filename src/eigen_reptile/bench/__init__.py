@@ -3,10 +3,23 @@
 from collections.abc import Callable
 
 from eigen_reptile.bench.conv4 import conv4
+from eigen_reptile.bench.direction import direction
+from eigen_reptile.bench.evaluation import evaluation
+from eigen_reptile.bench.memory import memory
+from eigen_reptile.bench.scaling import scaling
 from eigen_reptile.bench.sine import sine
 from eigen_reptile.bench.turns import Figures
+from eigen_reptile.bench.workers import workers
 from eigen_reptile.progress import Announce
 
-BENCHMARKS: dict[str, Callable[[int, Announce], Figures]] = {"sine": sine, "conv4": conv4}
+BENCHMARKS: dict[str, Callable[[int, Announce], Figures]] = {
+    "sine": sine,
+    "conv4": conv4,
+    "scaling": scaling,
+    "evaluation": evaluation,
+    "direction": direction,
+    "workers": workers,
+    "memory": memory,
+}
 
-__all__ = ["BENCHMARKS", "Figures", "conv4", "sine"]
+__all__ = ["BENCHMARKS", "Figures"]

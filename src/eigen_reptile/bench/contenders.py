@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch.optim import Optimizer
 
 from eigen_reptile.bench.turns import Contender
@@ -14,7 +15,7 @@ from eigen_reptile.config import Experiment
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.tasks import Batches, Tasks
-from eigen_reptile.train import TrainState, iterate, maybe_compiled, training_data
+from eigen_reptile.train import TrainState, iterate, maybe_compiled, settle_machine, training_data
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 Optimizers = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -24,7 +25,7 @@ Reptile = Callable[[nn.Module, Tasks, Batches, Optimizers, MeanLoss, float], Non
 
 def library(exp: Experiment) -> Contender:
     """A whole iteration as `train` does it, sampling included."""
-    stage = prepare(exp, silent, "cpu")
+    stage = library_stage(exp)
     propose = maybe_compiled(exp)
     state = TrainState.fresh(stage)
 
@@ -36,14 +37,24 @@ def library(exp: Experiment) -> Contender:
     return contender
 
 
-def other(reptile: Reptile, exp: Experiment, module: nn.Module) -> Contender:
-    """Another way to do the same, on tasks drawn beforehand: it is not charged for sampling."""
-    stage = prepare(exp, silent, "cpu")
+def library_stage(exp: Experiment) -> Stage:
+    """An experiment made ready as `train` does it."""
+    settle_machine()
+    return prepare(exp, silent, "cpu")
+
+
+def other(reptile: Reptile, exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
+    """Another way to do the same, on tasks drawn beforehand: it is not charged for sampling.
+
+    Its pictures lie in memory as PyTorch lays them by default.
+    """
+    stage, module = prepare(exp, silent, "cpu"), build()
     optimizers, loss = optimizers_of(exp), nn.CrossEntropyLoss() if exp.data.classifies else nn.MSELoss()
-    drawn = cycle([training_data(stage, step) for step in range(5)])
+    drawn = [training_data(stage, step) for step in range(5)]
+    turns = cycle([(tasks._replace(x=tasks.x.contiguous()), batches) for tasks, batches in drawn])
 
     def contender() -> None:
-        reptile(module, *next(drawn), optimizers, loss, exp.meta.lr[0])
+        reptile(module, *next(turns), optimizers, loss, exp.meta.lr[0])
 
     return contender
 
@@ -132,17 +143,20 @@ def _move(
             parameter.add_(total, alpha=outer_lr / count)
 
 
-def bare_passes(exp: Experiment, module: nn.Module) -> Contender:
-    """The floor: forward and backward passes of an iteration's mini-batches, and nothing around them."""
-    stage: Stage = prepare(exp, silent, "cpu")
-    tasks, batches = training_data(stage, 0)
-    loss = nn.CrossEntropyLoss()
+def bare_passes(exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
+    """The floor: forward and backward passes of an iteration's mini-batches, and nothing around them.
+
+    A grey picture gets a second channel of zeros, because a single one is taken for the slower layout.
+    """
+    tasks, batches = training_data(library_stage(exp), 0)
+    pictures = tasks.x[0] if tasks.x.shape[3] > 1 else pad(tasks.x[0], (0, 0, 0, 0, 0, 1))
+    module, loss = build(), nn.CrossEntropyLoss()
     parameters = list(module.parameters())
     for parameter in parameters:
         if parameter.ndim == 4:
             parameter.data = parameter.contiguous(memory_format=torch.channels_last)
     prepared = [
-        (tasks.x[0, task, chosen].contiguous(memory_format=torch.channels_last), tasks.y[0, task, chosen])
+        (pictures[task, chosen].contiguous(memory_format=torch.channels_last), tasks.y[0, task, chosen])
         for task in range(exp.meta.batch)
         for chosen in batches.chosen[0, task]
     ]
@@ -150,5 +164,15 @@ def bare_passes(exp: Experiment, module: nn.Module) -> Contender:
     def contender() -> None:
         for x, y in prepared:
             torch.autograd.grad(loss(module(x), y), parameters)
+
+    return contender
+
+
+def matrix_product(side: int) -> Contender:
+    """What the machine does best: a large product of matrices."""
+    factor = torch.rand(side, side)
+
+    def contender() -> None:
+        torch.mm(factor, factor)
 
     return contender

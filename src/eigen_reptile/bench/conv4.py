@@ -1,24 +1,34 @@
 """Conv4 on pictures: convolutions, where the arithmetic counts."""
 
-import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import final
 
 import numpy as np
+import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from eigen_reptile.bench.contenders import bare_passes, higher_reptile, library, other, plain_reptile, torchopt_reptile
+from eigen_reptile.bench.contenders import (
+    bare_passes,
+    higher_reptile,
+    library,
+    matrix_product,
+    other,
+    plain_reptile,
+    torchopt_reptile,
+)
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Banks, Dataset, ImageBank
 from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import Announce
-from eigen_reptile.train import settle_machine
 
-SIZES = ((28, 1, 32), (32, 3, 32), (84, 3, 32), (32, 3, 64))
+SIZES = tuple((side, channels, filters) for filters in (32, 64) for side, channels in ((28, 1), (32, 3), (84, 3)))
 """Side, channels and filters."""
+PRODUCT_SIDE = 2048
 PEERS = {"higher": higher_reptile, "torchopt": torchopt_reptile}
 
 
@@ -62,17 +72,33 @@ def experiment(side: int, channels: int, filters: int) -> Experiment:
 
 def conv4(repeats: int, announce: Announce) -> Figures:
     """Outer iterations per second of Conv4 at several sizes, against plain PyTorch, its peers and bare passes."""
-    settle_machine()
     groups = {}
     for side, channels, filters in SIZES:
-        exp = experiment(side, channels, filters)
-        module = plain_conv4(side, channels, filters)
-        entries = {"plain PyTorch": Entry(other(plain_reptile, exp, copy.deepcopy(module)))}
+        exp, build = experiment(side, channels, filters), partial(plain_conv4, side, channels, filters)
+        entries = {"plain PyTorch": Entry(partial(other, plain_reptile, exp, build))}
         for name, peer in PEERS.items():
             if find_spec(name):
-                entries[name] = Entry(other(peer, exp, copy.deepcopy(module)))
+                entries[name] = Entry(partial(other, peer, exp, build))
         for method in ("reptile", "eigen-reptile"):
-            entries[method] = Entry(library(replace(exp, method=METHODS[method])))
-        entries["bare passes"] = Entry(bare_passes(exp, module))
+            entries[method] = Entry(partial(library, replace(exp, method=METHODS[method])))
+        bare = partial(plain_conv4, side, max(2, channels), filters)
+        entries["bare passes"] = Entry(partial(bare_passes, exp, bare))
+        # So many iterations would have as much arithmetic as one product.
+        product = 2 * PRODUCT_SIDE**3 / arithmetic(exp, build(), (channels, side, side))
+        entries["matrix product"] = Entry(partial(matrix_product, PRODUCT_SIDE), product)
         groups[f"{side} x {side} x {channels}, {filters} filters"] = entries
-    return race("Conv4", groups, ("plain PyTorch", "bare passes", "reptile"), repeats, announce)
+    about = (
+        "Outer iterations per second: 5 tasks, 7 steps of 10 pictures, Adam. Bare passes are the forward and backward "
+        "passes of the same mini-batches in the best layout with nothing around them. The matrix product is a large "
+        f"one ({PRODUCT_SIDE} x {PRODUCT_SIDE}): how many iterations would be done if all of their convolutions and "
+        "products were as fast."
+    )
+    return race("Conv4", about, groups, ("plain PyTorch", "bare passes", "reptile"), repeats, announce)
+
+
+def arithmetic(exp: Experiment, module: nn.Module, shape: tuple[int, ...]) -> int:
+    """Floating-point operations in the convolutions and products of one iteration on inputs of this shape."""
+    with FlopCounterMode(display=False) as counter:
+        module(torch.rand(exp.inner.batch, *shape)).sum().backward()
+    passes: int = exp.inner.steps * exp.meta.batch
+    return passes * int(counter.get_total_flops())

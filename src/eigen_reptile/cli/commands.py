@@ -42,6 +42,7 @@ from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
 from eigen_reptile.report.paired import Paired, compare_runs
+from eigen_reptile.report.performance import write_performance
 from eigen_reptile.runs import FolderError, RunError, write_json
 from eigen_reptile.stage import found_device
 
@@ -112,6 +113,8 @@ def report_command(args: Sequence[str]) -> None:
     options = parse(ReportOptions, args, "report")
     out = options.out or options.results / "report"
     written = write_report(options.results, out, options.insert)
+    if options.benchmarks is not None:
+        written += write_performance(options.benchmarks, out)
     if options.output.json:
         print(json.dumps([str(path) for path in written]))
     elif not options.output.quiet:

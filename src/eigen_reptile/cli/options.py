@@ -96,6 +96,8 @@ class ReportOptions:
     """Folder for the report; default: `report` inside the results' folder."""
     insert: tuple[Path, ...] = ()
     """Markdown files in which each part between `<!-- report:NAME -->` and `<!-- end -->` is renewed."""
+    benchmarks: Path | None = None
+    """Folder with the files of benchmarks (NAME.json), for a page on speed and memory."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 

@@ -10,10 +10,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy import stats
 
+from eigen_reptile.bench import Figures
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.runs import write_atomically
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+
+OURS = ("reptile", "eigen-reptile", "main_direction", "two workers", "transductive")
+"""What the names of this library's contenders in a benchmark begin with."""
 
 ENOUGH_SEEDS = 3
 """Of fewer, an interval is so wide that it hides everything else."""
@@ -139,6 +143,40 @@ def step_sizes(cells: Sequence[Cell], path: Path) -> None:
     axes.set_title("The same grid of outer step sizes for every direction")
     _label(axes, "outer step size", "validation error after training")
     axes.set_ylim(top=10 * max(cell.learning_curve()[1][0].mean() for cell in cells if cell.converged))
+    _save(figure, path)
+
+
+def speeds(measured: Figures, path: Path) -> None:
+    """How fast each contender is, from its slowest turn to its fastest; one panel for each group."""
+    groups = dict.fromkeys(str(row[0]) for row in measured.rows)
+    heights = [0.5 + 0.24 * sum(row[0] == group for row in measured.rows) for group in groups]
+    figure = _figure(7.0, 0.6 + sum(heights))
+    panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, group in zip(panels, groups, strict=True):
+        rows = [row for row in measured.rows if row[0] == group]
+        medians, slowest, fastest = (np.array([float(row[place]) for row in rows]) for place in (2, 3, 4))
+        colours = ["tab:blue" if str(row[1]).startswith(OURS) else "0.7" for row in rows]
+        axes.barh(range(len(rows)), medians, xerr=[medians - slowest, fastest - medians], color=colours, capsize=2)
+        axes.set_yticks(range(len(rows)), [str(row[1]) for row in rows], fontsize="small")
+        axes.invert_yaxis()
+        axes.set_title(group, fontsize="small", loc="left")
+        axes.grid(alpha=0.3, axis="x")
+    panels[-1].set_xlabel("per second: median, slowest and fastest turn")
+    _save(figure, path)
+
+
+def scaling(measured: Figures, path: Path) -> None:
+    """The cost of an iteration against each of the numbers that it depends on."""
+    kinds = dict.fromkeys(str(row[0]) for row in measured.rows)
+    figure = _figure(4.0 * len(kinds), 3.6)
+    for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+        rows = [row for row in measured.rows if row[0] == kind]
+        numbers = [float(row[1]) for row in rows]
+        for place, name in ((2, "Reptile"), (3, "Eigen-Reptile")):
+            axes.plot(numbers, [float(row[place]) for row in rows], marker="o", ms=4, label=name)
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        _label(axes, kind, "ms an iteration")
     _save(figure, path)
 
 
