@@ -18,12 +18,13 @@ from eigen_reptile.learner import Learner
 from eigen_reptile.progress import Report
 from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
+from eigen_reptile.threads import side_by_side
 
 Mode = Literal["inductive", "transductive"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 BYTES_AT_ONCE = 2**28
-"""Bounds the memory that evaluation needs."""
+"""Bounds the memory that batched evaluation needs."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,9 @@ def evaluate(
     squared error after each of the numbers of steps.
     """
     columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.after)
-    parts = [np.empty((len(start.theta), 0, len(columns)))]
-    for tasks, batches in _task_list(bank, start, config, purpose, task, numbers):
+
+    def scored(numbers: Sequence[int]) -> np.ndarray:
+        tasks, batches = _tasks(bank, start, config, purpose, task, numbers)
         if modes:
             point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
             said = [_ANSWERS[mode](learner, point, tasks) for mode in modes]
@@ -146,7 +148,16 @@ def evaluate(
         else:
             predictions = _predictions(learner, start, tasks, batches, config)
             values = (predictions - tasks.query_y[:, :, None]).square().mean((-1, -2))
-        parts.append(values.cpu().double().numpy())
+        found: np.ndarray = values.cpu().double().numpy()
+        return found
+
+    inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
+    size = 4 * (len(start.theta) * inputs + start.theta.nbytes)
+    at_once = max(1, BYTES_AT_ONCE // size) if learner.batched else 1
+    pieces = [(numbers[first : first + at_once],) for first in range(0, len(numbers), at_once)]
+    parts = [np.empty((len(start.theta), 0, len(columns)))]
+    for part in side_by_side(scored, pieces, at_once * size, start.theta.device):
+        parts.append(part)
         report(sum(part.shape[1] for part in parts), {})
     return Scores(columns, np.concatenate(parts, axis=1))
 
@@ -154,7 +165,7 @@ def evaluate(
 @torch.no_grad()
 def fit_one(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Fit:
     """The curves that each initialisation fits to one fixed task, for the figure."""
-    tasks, batches = next(_task_list(bank, start, config, "picture", task, [0]))
+    tasks, batches = _tasks(bank, start, config, "picture", task, [0])
     curves = _predictions(learner, start, tasks, batches, config)
     return Fit(
         x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
@@ -167,31 +178,28 @@ def fit_one(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task
 @torch.no_grad()
 def example(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task: TaskShape) -> Example:
     """One fixed task with the predictions of each initialisation, to be looked at."""
-    tasks, batches = next(_task_list(bank, start, config, "picture", task, [0]))
+    tasks, batches = _tasks(bank, start, config, "picture", task, [0])
     point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
     predicted = _transductive(learner, point, tasks).argmax(-1)[:, 0]
     return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
-def _task_list(
+def _tasks(
     bank: Bank, start: Start, config: EvalConfig, purpose: Purpose, task: TaskShape, numbers: Sequence[int]
-) -> Iterator[tuple[Tasks, Batches]]:
-    """The tasks with these numbers in a fixed list, for all lanes, in parts that the memory holds.
+) -> tuple[Tasks, Batches]:
+    """The tasks with these numbers in a fixed list, for all lanes.
 
     Each task has an address of its own, so that a longer list begins with the shorter one.
     """
-    S, d = start.theta.shape
-    inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
-    at_once = max(1, BYTES_AT_ONCE // (4 * S * (inputs + 4 * d)))
-    for first in range(0, len(numbers), at_once):
-        rngs = [stream(config.seed, purpose, number) for number in numbers[first : first + at_once]]
-        tasks = sample_tasks(bank, task, 1, rngs, start.theta.device, start.theta.dtype)
-        batches = draw_batches(tasks, config.after[-1], min(config.batch, tasks.x.shape[2]), rngs)
-        lanes = [
-            [part.transpose(0, 1).expand(S, *part.shape[:1], *part.shape[2:]) for part in parts]
-            for parts in (tasks, batches)
-        ]
-        yield Tasks(*lanes[0]), Batches(*lanes[1])
+    S = len(start.theta)
+    rngs = [stream(config.seed, purpose, number) for number in numbers]
+    tasks = sample_tasks(bank, task, 1, rngs, start.theta.device, start.theta.dtype)
+    batches = draw_batches(tasks, config.after[-1], min(config.batch, tasks.x.shape[2]), rngs)
+    lanes = [
+        [part.transpose(0, 1).expand(S, *part.shape[:1], *part.shape[2:]) for part in parts]
+        for parts in (tasks, batches)
+    ]
+    return Tasks(*lanes[0]), Batches(*lanes[1])
 
 
 def _adapted(

@@ -1,6 +1,7 @@
 """A network as a function of one flat vector of parameters. Only this file knows layers."""
 
 import copy
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -145,6 +146,7 @@ class Learner:
         # A copy, because what `build` gives away may be used elsewhere; and no draw that others would feel.
         with torch.random.fork_rng(devices=[]):
             self._template = replace_all_batch_norm_modules_(copy.deepcopy(build()))
+        self._copies = threading.local()
         self._names = [name for name, _ in self._template.named_parameters()]
         self._shapes = [parameter.shape for parameter in self._template.parameters()]
         self._sizes = [prod(shape) for shape in self._shapes]
@@ -162,6 +164,7 @@ class Learner:
     def to(self, device: torch.device) -> "Learner":
         """This learner, with the buffers of its module, if it has any, on a device."""
         self._template.to(device)
+        self._copies = threading.local()
         return self
 
     def init(self, seed: int) -> Float[Tensor, "d"]:
@@ -225,7 +228,15 @@ class Learner:
         }
         if x.ndim == 4 and not self.batched:
             x = x.contiguous(memory_format=torch.channels_last)
+        module = self._template if self.batched else self._of_this_thread()
         # Copies of the buffers, so that a module that changes them says the same when asked again.
-        buffers = {name: buffer.clone() for name, buffer in self._template.named_buffers()}
-        output: Tensor = functional_call(self._template, parameters | buffers, (x,))
+        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+        output: Tensor = functional_call(module, parameters | buffers, (x,))
         return output
+
+    def _of_this_thread(self) -> nn.Module:
+        """A copy of the module, because `functional_call` puts the parameters into it for as long as it takes."""
+        if not hasattr(self._copies, "module"):
+            self._copies.module = copy.deepcopy(self._template)
+        module: nn.Module = self._copies.module
+        return module

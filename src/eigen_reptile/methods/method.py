@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from itertools import starmap
 from typing import NamedTuple
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from eigen_reptile.inner import InnerConfig, InnerState, trajectory
 from eigen_reptile.learner import Learner
 from eigen_reptile.tasks import Batches, Tasks, each_task
+from eigen_reptile.threads import side_by_side
 
 
 class Proposal(NamedTuple):
@@ -110,6 +110,8 @@ class TrajectoryMethod(Method):
             W, end = trajectory(learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner)
             return self.moves(W).summed(end)
 
-        # One task at a time, so that no more than one trajectory is in memory, unless batching pays.
-        parts = [(tasks, batches)] if learner.batched else each_task(tasks, batches)
-        return reduce(Proposal.plus, starmap(summed, parts)).over(tasks.x.shape[1])
+        if learner.batched:
+            return summed(tasks, batches).over(tasks.x.shape[1])
+        size = (inner.steps + 1) * theta.nbytes
+        parts = side_by_side(summed, each_task(tasks, batches), size, theta.device)
+        return reduce(Proposal.plus, parts).over(tasks.x.shape[1])
