@@ -5,7 +5,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from math import prod
 from typing import final
 
@@ -150,6 +150,8 @@ class Learner:
         self._names = [name for name, _ in self._template.named_parameters()]
         self._shapes = [parameter.shape for parameter in self._template.parameters()]
         self._sizes = [prod(shape) for shape in self._shapes]
+        self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
+        self._has_buffers = any(True for _ in self._template.buffers())
         self._sample_loss = sample_loss
         self.batched = batched
         for name, module in self._template.named_modules():
@@ -212,7 +214,7 @@ class Learner:
         # this gradient is to be differentiated again.
         again = torch.is_grad_enabled() and theta.requires_grad
         gradients = []
-        for place in torch.cartesian_prod(*(torch.arange(size) for size in theta.shape[:2])).tolist():
+        for place in product(*map(range, theta.shape[:2])):
             one = tuple(slice(number, number + 1) for number in place)
             with torch.enable_grad():
                 point = theta[one] if again else theta[one].detach().requires_grad_()
@@ -229,9 +231,10 @@ class Learner:
         if x.ndim == 4 and not self.batched:
             x = x.contiguous(memory_format=torch.channels_last)
         module = self._template if self.batched else self._of_this_thread()
-        # Copies of the buffers, so that a module that changes them says the same when asked again.
-        buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
-        output: Tensor = functional_call(module, parameters | buffers, (x,))
+        if self._has_buffers:
+            # Copies, so that a module that changes them says the same when asked again.
+            parameters |= {name: buffer.clone() for name, buffer in module.named_buffers()}
+        output: Tensor = functional_call(module, parameters, (x,), tie_weights=self._ties)
         return output
 
     def _of_this_thread(self) -> nn.Module:
