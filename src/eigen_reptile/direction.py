@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 Length = Literal["net", "path"]
 
-CHUNK = 16384
+CHUNK = 65536
 """Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
 
 
@@ -55,8 +55,7 @@ def main_direction_or_nan(
 
     A trajectory with NaN or infinity gets NaN in place of an answer and False in the mask that comes second.
     """
-    scale = _largest_movement(W)
-    gram = _centred_gram(W, scale)
+    gram, scale = _centred_gram(W)
     weights, share, travelled = _solve(gram, scale.to(gram.device), length, fix_sign)
     return MainDirection(_combine_rows(W, weights, scale), share, travelled), scale.isfinite()
 
@@ -95,36 +94,37 @@ def _chunks(W: Tensor) -> Iterator[Tensor]:
         yield chunk[..., 1:, :] - chunk[..., :1, :]
 
 
-def _largest_movement(W: Tensor) -> Float[Tensor, "*batch"]:
-    """The largest difference, by which W is divided so that its squares stay in range."""
-    dtype = torch.promote_types(W.dtype, torch.float32)
-    largest = W.new_full(W.shape[:-2], torch.finfo(dtype).tiny, dtype=dtype)
-    for chunk in _chunks(W):
-        largest = torch.maximum(largest, chunk.abs().amax((-2, -1)))
-    return largest
+def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[Tensor, "*batch"]]:
+    """Gram matrix of the rows of W minus their mean, summed over chunks in float64, divided by a scale squared.
 
-
-def _centred_gram(W: Tensor, scale: Tensor) -> Float[Tensor, "*batch rows rows"]:
-    """Gram matrix of the rows of W minus their mean, over scale squared, summed over chunks in float64."""
+    The scale, which comes second, is the largest movement: so squares stay in range. It is not known before the end;
+    so each chunk is divided by its own largest movement, and what was summed before is made smaller where a chunk
+    moves further.
+    """
     others = W.shape[-2] - 1
     # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
     place = torch.device("cpu") if W.device.type == "mps" else W.device
     gram = torch.zeros((*W.shape[:-2], others, others), dtype=torch.float64, device=place)
+    dtype = torch.promote_types(W.dtype, torch.float32)
+    scale = W.new_full(W.shape[:-2], torch.finfo(dtype).tiny, dtype=dtype)
     for chunk in _chunks(W):
-        scaled = chunk / scale[..., None, None]
-        gram = gram + (scaled @ scaled.mT).to(place).double()
+        furthest = torch.maximum(chunk.amax((-2, -1)), -chunk.amin((-2, -1))).clamp(min=torch.finfo(dtype).tiny)
+        chunk = chunk / furthest[..., None, None]
+        larger = torch.maximum(scale, furthest)
+        before, now = ((part / larger).to(place).double().square()[..., None, None] for part in (scale, furthest))
+        gram = before * gram + now * (chunk @ chunk.mT).to(place).double()
+        scale = larger
     gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
     gram = gram - gram.mean(-1, keepdim=True)
-    return gram - gram.mean(-2, keepdim=True)
+    return gram - gram.mean(-2, keepdim=True), scale
 
 
 def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*batch d"]:
     """Sum of the rows of W, over scale, with weights that add up to zero."""
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
-        # A product and a sum, not a matrix product, because a compiler can fuse it with what is around it.
-        part.copy_((weights.to(chunk)[..., 1:, None] * chunk).sum(-2) / scale[..., None])
+        part.copy_((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2) / scale[..., None])
     return vector
 
 
