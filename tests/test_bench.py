@@ -1,5 +1,6 @@
 """The benchmarks compare like with like: plain PyTorch and the peers compute the library's update."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from eigen_reptile.bench.contenders import Reptile, higher_reptile, optimizers_of, plain_reptile, torchopt_reptile
+from eigen_reptile.bench.contenders import (
+    Reptile,
+    higher_reptile,
+    jax_meta,
+    optimizers_of,
+    plain_reptile,
+    torchopt_reptile,
+)
 from eigen_reptile.bench.conv4 import arithmetic, experiment, plain_conv4
 from eigen_reptile.bench.turns import Contender, Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
@@ -83,3 +91,9 @@ def test_the_arithmetic_of_an_iteration_is_that_of_its_convolutions_and_products
     forward = [2 * 10 * area * 9 * before * 4 for area, before in zip(areas, channels, strict=True)] + [2 * 10 * 4 * 5]
     expected = 35 * (3 * sum(forward) - forward[0])
     assert arithmetic(exp, plain_conv4(8, 3, 4), (3, 8, 8)) == expected
+
+
+def test_a_python_without_jax_meta_says_what_it_lacks(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RunError, match="jax-meta died"):
+        race("race", "", {"group": {"jax-meta": Entry(partial(jax_meta, sys.executable, 1, 1))}}, (), 1, silent)
+    assert "haiku" in capfd.readouterr().err

@@ -1,7 +1,9 @@
 """Reptile's outer iteration: by this library, as anyone would write it in PyTorch, and with the peers' libraries."""
 
 import copy
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from importlib.resources import files
 from itertools import cycle
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch.optim import Optimizer
 from eigen_reptile.bench.turns import Contender
 from eigen_reptile.config import Experiment
 from eigen_reptile.progress import silent
+from eigen_reptile.runs import RunError
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.train import TrainState, iterate, maybe_compiled, settle_machine, training_data
@@ -174,5 +177,20 @@ def matrix_product(side: int) -> Contender:
 
     def contender() -> None:
         torch.mm(factor, factor)
+
+    return contender
+
+
+def jax_meta(python: str, tasks: int, iterations: int) -> Contender:
+    """So many iterations on the sine wave by jax-meta, which has an environment of its own."""
+    script = files(__package__).joinpath("jax_meta_peer.py")
+    process = subprocess.Popen(
+        [python, str(script), str(tasks)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+
+    def contender() -> None:
+        print(iterations, file=process.stdin, flush=True)
+        if process.stdout is None or not process.stdout.readline():
+            raise RunError(f"{python} could not run jax-meta; what it said stands above")
 
     return contender
