@@ -49,12 +49,14 @@ def _here(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
 
 
 def _by_workers(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
+    unfinished = [job for job in jobs if not (job.folder / "result.json").exists()]
     with logging_to_stderr(output), progress_bars(output) as progress:
-        for job in jobs:  # what is wrong with a job is wrong before any worker is started
+        for job in unfinished:  # what is wrong with a job is wrong before any worker is started
             prepare(job.experiment, progress.task, work.device, Workers(count=work.workers))
             with RunDir.open(job.folder, to_json(job.experiment)):
                 pass
-    launch(_worker, (jobs, work, output), work.workers)
+    if unfinished:
+        launch(_worker, (unfinished, work, output), work.workers)
     outcome = Outcome({}, {})
     for job in jobs:
         with RunDir.open(job.folder, to_json(job.experiment)) as run:
