@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"direction", "progress", "streams", "runs"},
+    {"direction", "progress", "streams", "threads", "runs"},
     {"data", "distributed", "learner"},
     {"tasks"},
     {"inner"},
@@ -17,7 +17,8 @@ LEVELS = [
     {"stage"},
     {"recipes", "train"},
     {"experiment"},
-    {"report", "bench", "jobs"},
+    {"bench", "jobs"},
+    {"report"},
     {"cli"},
     {"__main__"},
 ]

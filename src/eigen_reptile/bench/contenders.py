@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
 from itertools import cycle
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -184,13 +184,13 @@ def matrix_product(side: int) -> Contender:
 def jax_meta(python: str, tasks: int, iterations: int) -> Contender:
     """So many iterations on the sine wave by jax-meta, which has an environment of its own."""
     script = files(__package__).joinpath("jax_meta_peer.py")
-    process = subprocess.Popen(
-        [python, str(script), str(tasks)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
+    command = [python, str(script), str(tasks)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    asked, answers = cast(IO[str], process.stdin), cast(IO[str], process.stdout)
 
     def contender() -> None:
-        print(iterations, file=process.stdin, flush=True)
-        if process.stdout is None or not process.stdout.readline():
+        asked.write(f"{iterations}\n")
+        if not answers.readline():
             raise RunError(f"{python} could not run jax-meta; what it said stands above")
 
     return contender

@@ -43,7 +43,8 @@ def main() -> None:
         for _ in range(int(line)):
             params = iteration(params, x, y)
         jax.block_until_ready(params)
-        print(flush=True)
+        sys.stdout.write("\n")
+        sys.stdout.flush()
 
 
 main()

@@ -25,7 +25,7 @@ Contender = Callable[[], None]
 
 class Entry(NamedTuple):
     make: Callable[[], Contender]
-    """Makes the contender, in its own process; so it must be something that pickle can take there."""
+    """Makes the contender, in its own process: a function of a module, or a partial of one."""
     does: float = 1
     """Iterations that count for each call, as those of seeds side by side."""
 
