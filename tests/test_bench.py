@@ -22,11 +22,12 @@ from eigen_reptile.bench.contenders import (
 from eigen_reptile.bench.conv4 import arithmetic, experiment, plain_conv4
 from eigen_reptile.bench.turns import Contender, Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
-from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
-from eigen_reptile.train import TrainState, iterate, training_data
+from eigen_reptile.state import TrainState
+from eigen_reptile.train import iterate, training_data
 
 SINE = replace(Experiment(method=METHODS["reptile"], meta=MetaConfig(batch=5, lr=(0.1,))), precision="float64")
 PICTURES = replace(experiment(12, 1, 4), precision="float64")

@@ -21,11 +21,11 @@ from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.files import RunError
 from eigen_reptile.jobs import Job
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
-from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
 
 STEPS = 50

@@ -28,9 +28,9 @@ from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Learner, class_error
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
+from eigen_reptile.state import TrainState
 from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import Tasks, draw_batches, sample_tasks
-from eigen_reptile.train import TrainState
 from pictures import Patterns
 
 IGNORE = silent("", 0)

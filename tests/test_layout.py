@@ -7,7 +7,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"direction", "progress", "streams", "threads", "runs"},
+    {"direction", "files", "progress", "streams", "threads"},
+    {"runs"},
     {"data", "distributed", "learner"},
     {"tasks"},
     {"inner"},
@@ -15,6 +16,7 @@ LEVELS = [
     {"evaluate"},
     {"config"},
     {"stage"},
+    {"state"},
     {"recipes", "train"},
     {"experiment"},
     {"bench", "jobs"},

@@ -16,8 +16,9 @@ from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, Eig
 from eigen_reptile.methods.method import TrajectoryMethod
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare
+from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks
-from eigen_reptile.train import TrainState, iterate, training_data
+from eigen_reptile.train import iterate, training_data
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 

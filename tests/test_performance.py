@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eigen_reptile.bench import Figures
+from eigen_reptile.files import RunError, write_json
 from eigen_reptile.report.performance import write_performance
-from eigen_reptile.runs import RunError, write_json
 
 HERE = {"command": "bench it", "threads": 2, "machine": "m", "torch": "2", "version": "1", "commit": "abc"}
 SPEEDS = Figures(

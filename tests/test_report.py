@@ -17,12 +17,12 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import ImageBank
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import read_examples, run_experiment
+from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
 from eigen_reptile.report import write_report
 from eigen_reptile.report.claims import claims, mean_of_curve
 from eigen_reptile.report.collect import Cell, collect
-from eigen_reptile.runs import RunError
 from pictures import SMALL as FEW
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,8 @@ import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from torch import Tensor
 
-from eigen_reptile.runs import FolderError, RunDir, RunError, read_tensors, write_atomically
+from eigen_reptile.files import FolderError, RunError, read_tensors, write_atomically
+from eigen_reptile.runs import RunDir
 
 CONFIG = {"meta": {"steps": 30, "lr": [1.0]}, "seeds": [0]}
 

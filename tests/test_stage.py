@@ -16,8 +16,8 @@ from eigen_reptile.experiment import run_experiment
 from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.stage import better, found_device, prepare
+from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import TaskConfig
-from eigen_reptile.train import TrainState
 from pictures import SMALL, Patterns
 
 only_a_cpu = pytest.mark.skipif(

@@ -15,8 +15,9 @@ from eigen_reptile.evaluate import MODES, Start, evaluate
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
+from eigen_reptile.state import TrainState
 from eigen_reptile.threads import LARGE, side_by_side
-from eigen_reptile.train import TrainState, iterate
+from eigen_reptile.train import iterate
 
 CPU = torch.device("cpu")
 

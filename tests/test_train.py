@@ -16,11 +16,12 @@ from torch import Tensor
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig, Scores
 from eigen_reptile.experiment import choose, run_experiment, summarise
+from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS, Proposal
 from eigen_reptile.progress import Report, silent
-from eigen_reptile.runs import RunError
 from eigen_reptile.stage import prepare
-from eigen_reptile.train import TrainState, training_data
+from eigen_reptile.state import TrainState
+from eigen_reptile.train import training_data
 
 SMALL = Experiment(
     meta=MetaConfig(steps=12, lr=(0.5,)),

@@ -19,7 +19,8 @@ from eigen_reptile.experiment import read_examples, run_experiment
 from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
-from eigen_reptile.train import Best, TrainState, iterate, settle_machine
+from eigen_reptile.state import Best, TrainState
+from eigen_reptile.train import iterate, settle_machine
 from pictures import SMALL, Patterns
 
 

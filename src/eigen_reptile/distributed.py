@@ -20,7 +20,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from torch.distributed.rendezvous import rendezvous
 
-from eigen_reptile.runs import RunError
+from eigen_reptile.files import RunError
 
 RESTARTS = 3
 """How often workers are started again, from the last checkpoint, after one of them has died."""

@@ -19,11 +19,13 @@ import torch
 from eigen_reptile.config import Experiment, to_json
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import Scores, Start, example, interval95
+from eigen_reptile.files import RunError, read_tensors
 from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
-from eigen_reptile.runs import Elsewhere, RunDir, RunError, RunLog, read_tensors
+from eigen_reptile.runs import Elsewhere, RunDir, RunLog
 from eigen_reptile.stage import Device, Stage, found_device, prepare, test, validate
-from eigen_reptile.train import TrainState, train
+from eigen_reptile.state import TrainState
+from eigen_reptile.train import train
 
 RESULT_FORMAT = 2
 EXAMPLES = "example.safetensors"

@@ -15,8 +15,9 @@ from eigen_reptile.config import Experiment, to_json
 from eigen_reptile.data import DataError
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.experiment import run_experiment
+from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce, Report
-from eigen_reptile.runs import RunDir, RunError
+from eigen_reptile.runs import RunDir
 from eigen_reptile.stage import Device
 
 SECONDS_BETWEEN_MESSAGES = 0.2

@@ -9,9 +9,9 @@ from eigen_reptile.config import Experiment
 from eigen_reptile.data import Bank, Banks, TaskShape
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
+from eigen_reptile.files import RunError
 from eigen_reptile.learner import Learner, class_error, squared_error
 from eigen_reptile.progress import Announce, Report
-from eigen_reptile.runs import RunError
 from eigen_reptile.streams import Purpose
 
 Device = Literal["auto", "cpu", "cuda", "mps"]

@@ -14,11 +14,12 @@ from torch.optim import Optimizer
 
 from eigen_reptile.bench.turns import Contender
 from eigen_reptile.config import Experiment
+from eigen_reptile.files import RunError
 from eigen_reptile.progress import silent
-from eigen_reptile.runs import RunError
 from eigen_reptile.stage import Stage, prepare
+from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks
-from eigen_reptile.train import TrainState, iterate, maybe_compiled, settle_machine, training_data
+from eigen_reptile.train import iterate, maybe_compiled, settle_machine, training_data
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 Optimizers = Callable[[Iterable[nn.Parameter]], Optimizer]

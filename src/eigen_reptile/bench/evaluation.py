@@ -10,7 +10,7 @@ from eigen_reptile.bench.turns import Contender, Entry, Figures, race
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import MODES, Mode, Start, evaluate
 from eigen_reptile.progress import Announce, silent
-from eigen_reptile.train import TrainState
+from eigen_reptile.state import TrainState
 
 TASKS = 4
 

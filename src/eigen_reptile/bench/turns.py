@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from eigen_reptile.experiment import environment
+from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce
-from eigen_reptile.runs import RunError
 
 SECONDS_PER_TURN = 0.7
 

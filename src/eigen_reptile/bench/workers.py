@@ -12,8 +12,8 @@ import torch
 
 from eigen_reptile.bench.turns import Figures, race_columns
 from eigen_reptile.experiment import environment
+from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce
-from eigen_reptile.runs import RunError
 
 ITERATIONS = 100
 

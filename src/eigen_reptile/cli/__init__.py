@@ -13,7 +13,7 @@ from eigen_reptile.cli import commands
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
 from eigen_reptile.data import DataError
 from eigen_reptile.distributed import launched
-from eigen_reptile.runs import FolderError, RunError
+from eigen_reptile.files import FolderError, RunError
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "quickstart": (

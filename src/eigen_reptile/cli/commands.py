@@ -36,6 +36,7 @@ from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
+from eigen_reptile.files import FolderError, RunError, write_json
 from eigen_reptile.jobs import Job
 from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
@@ -43,7 +44,6 @@ from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
 from eigen_reptile.report.paired import Paired, compare_runs
 from eigen_reptile.report.performance import write_performance
-from eigen_reptile.runs import FolderError, RunError, write_json
 from eigen_reptile.stage import found_device
 
 

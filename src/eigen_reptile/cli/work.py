@@ -11,8 +11,9 @@ from eigen_reptile.cli.options import Engine, Output, Work
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
 from eigen_reptile.config import to_json
 from eigen_reptile.distributed import Workers, joined, launch, launched, restarted
+from eigen_reptile.files import RunError
 from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
-from eigen_reptile.runs import RunDir, RunError
+from eigen_reptile.runs import RunDir
 from eigen_reptile.stage import found_device, prepare
 
 log = logging.getLogger(__name__)

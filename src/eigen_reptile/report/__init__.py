@@ -6,9 +6,9 @@ from pathlib import Path
 
 from jinja2 import Environment
 
+from eigen_reptile.files import RunError, write_atomically
 from eigen_reptile.report.collect import collect
 from eigen_reptile.report.sections import Section, make_sections
-from eigen_reptile.runs import RunError, write_atomically
 
 
 def write_report(results: Path, out: Path, insert: Sequence[Path]) -> list[Path]:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from eigen_reptile.bench import Figures
+from eigen_reptile.files import write_atomically
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
-from eigen_reptile.runs import write_atomically
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 

@@ -12,8 +12,8 @@ from scipy import stats
 from eigen_reptile.config import Experiment, to_json
 from eigen_reptile.data import Folder
 from eigen_reptile.evaluate import interval95
+from eigen_reptile.files import RunError, differences
 from eigen_reptile.report.collect import Cell, read_cell, shots_and_columns
-from eigen_reptile.runs import RunError, differences
 
 
 class Paired(NamedTuple):

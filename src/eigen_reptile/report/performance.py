@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from eigen_reptile.bench import BENCHMARKS, Figures
+from eigen_reptile.files import RunError, read_json, write_atomically
 from eigen_reptile.report import figures
 from eigen_reptile.report.tables import markdown
-from eigen_reptile.runs import RunError, read_json, write_atomically
 
 
 def write_performance(benchmarks: Path, out: Path) -> list[Path]:
