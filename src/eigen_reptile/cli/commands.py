@@ -143,8 +143,11 @@ def _finite(found: Paired) -> dict[str, float | None]:
 
 def bench_command(args: Sequence[str]) -> None:
     name, rest = named(args, BENCHMARKS, "benchmark", default="sine")
-    options = parse(BenchOptions, rest, f"bench {name}")
+    about = f"{BenchOptions.__doc__}\n\nBenchmarks: {', '.join(BENCHMARKS)}."
+    options = parse(BenchOptions, rest, f"bench {name}", BenchOptions(), about)
     check_positive("--repeats", options.repeats)
+    if options.out is not None and not options.out.parent.is_dir():
+        raise UsageError(f"--out: there is no folder {options.out.parent}")
     with progress_bars(options.output) as progress:
         figures = BENCHMARKS[name](options.repeats, progress.task)
     if options.output.json:

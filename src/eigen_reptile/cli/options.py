@@ -116,7 +116,7 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """Measure speed against a plain PyTorch loop, interleaved in one run."""
+    """Measure speed or memory; what is compared takes turns within one run."""
 
     repeats: int = 7
     """Times that each contender is measured, in turn."""
