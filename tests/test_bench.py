@@ -16,6 +16,7 @@ from eigen_reptile.bench.contenders import (
     higher_reptile,
     jax_meta,
     optimizers_of,
+    plain_data,
     plain_reptile,
     torchopt_reptile,
 )
@@ -27,7 +28,7 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
-from eigen_reptile.train import iterate, training_data
+from eigen_reptile.train import iterate
 
 SINE = replace(Experiment(method=METHODS["reptile"], meta=MetaConfig(batch=5, lr=(0.1,))), precision="float64")
 PICTURES = replace(experiment(12, 1, 4), precision="float64")
@@ -52,7 +53,7 @@ def test_all_take_the_same_step(exp: Experiment, build: Callable[[], nn.Module],
     nn.utils.vector_to_parameters(state.theta[0].clone(), module.parameters())
     after, _ = iterate(stage, exp.method.propose, state)
     loss = nn.CrossEntropyLoss() if exp.data.classifies else nn.MSELoss()
-    reptile(module, *training_data(stage, 0), optimizers_of(exp), loss, exp.meta.lr[0])
+    reptile(module, *plain_data(stage, 0), optimizers_of(exp), loss, exp.meta.lr[0])
     theta = nn.utils.parameters_to_vector(module.parameters()).detach()
     moved = after.theta[0] - state.theta[0]
     # TorchOpt counts steps in float32, whatever the rest is in.

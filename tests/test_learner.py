@@ -88,6 +88,34 @@ def test_conv4_is_the_plain_network(shape: tuple[int, int, int]) -> None:
         closest(gradient[lane, task], torch.cat([part.flatten() for part in expected if part is not None]))
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_bytes_are_numbers_from_0_to_1(batched: bool) -> None:
+    learner = Learner(lambda: Conv4(filters=2).build((3, 6, 6), 5).double(), class_error, batched)
+    theta, pixels = normal(S, B, learner.d), (256 * torch.rand(S, B, SAMPLES, 3, 6, 6)).to(torch.uint8)
+    closest(learner.outputs(theta, pixels), learner.outputs(theta, pixels.double() / 255))
+    weight = torch.ones(S, B, SAMPLES)
+    found, expected = (learner.gradient(theta, x, labels(5), weight) for x in (pixels, pixels.double() / 255))
+    closest(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gradient_that_will_not_be_differentiated_is_the_one_that_will(dtype: torch.dtype) -> None:
+    """They are computed in different ways: in a network of the thread's own, and by a functional call."""
+    learner = Learner(lambda: Conv4(filters=3).build((2, 9, 7), 5), class_error)
+    theta, x, weight = (
+        part.to(dtype)
+        for part in (normal(S, B, learner.d), normal(S, B, SAMPLES, 2, 9, 7), normal(S, B, SAMPLES).abs())
+    )
+    y = labels(5)
+    quick = learner.gradient(theta, x, y, weight)
+    assert not quick.requires_grad
+    assert not learner.outputs(theta, x).requires_grad
+    recorded = learner.gradient(theta.requires_grad_(), x, y, weight)
+    assert recorded.requires_grad
+    assert quick.dtype == dtype
+    torch.testing.assert_close(quick, recorded.detach(), rtol=1e-4 if dtype == torch.float32 else 1e-10, atol=1e-5)
+
+
 def pooled_as_tensorflow(x: np.ndarray) -> np.ndarray:
     """2x2 max-pooling with padding "SAME": where a side is odd, a row or column of nothing is added at its end."""
     height, width = x.shape[2] % 2, x.shape[3] % 2

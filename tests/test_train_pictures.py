@@ -87,7 +87,7 @@ def test_the_best_of_the_learning_curve_is_kept_and_tested(tmp_path: Path) -> No
     start = Start(best.theta[:1], InnerState(*(part[:1] for part in best.memory)), SMALL.inner)
     task, predicted = example(stage.learner, stage.banks.test, start, SMALL.evaluation, TaskShape(3, 1, 3))
     for name, pictures in (("support", task.x), ("query", task.query_x)):
-        np.testing.assert_allclose(shown[name] / 255, pictures[0, 0], atol=1e-6)
+        assert np.array_equal(shown[name], pictures[0, 0])
     assert np.array_equal(shown["query_y"], task.query_y[0, 0])
     assert np.array_equal(shown["predicted"], predicted[0])
 

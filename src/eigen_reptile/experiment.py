@@ -206,8 +206,8 @@ def _example(stage: Stage, state: TrainState, lr: float) -> dict[str, torch.Tens
     queries = torch.arange(shape.way * shape.queries).view(shape.way, shape.queries)[:, :shown].flatten()
     support = torch.arange(shape.way) * shape.shots
     return {
-        "support": (task.x[0, 0, support] * 255).round().to(torch.uint8).cpu(),
-        "query": (task.query_x[0, 0, queries] * 255).round().to(torch.uint8).cpu(),
+        "support": task.x[0, 0, support].cpu(),
+        "query": task.query_x[0, 0, queries].cpu(),
         "query_y": task.query_y[0, 0, queries].cpu(),
         "predicted": torch.from_numpy(found.predicted)[0, queries],
     }

@@ -48,19 +48,22 @@ def library_stage(exp: Experiment) -> Stage:
 
 
 def other(reptile: Reptile, exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
-    """Another way to do the same, on tasks drawn beforehand: it is not charged for sampling.
-
-    Its pictures lie in memory as PyTorch lays them by default.
-    """
+    """Another way to do the same, on tasks drawn beforehand: it is not charged for sampling."""
     stage, module = prepare(exp, silent, "cpu"), build()
     optimizers, loss = optimizers_of(exp), nn.CrossEntropyLoss() if exp.data.classifies else nn.MSELoss()
-    drawn = [training_data(stage, step) for step in range(5)]
-    turns = cycle([(tasks._replace(x=tasks.x.contiguous()), batches) for tasks, batches in drawn])
+    turns = cycle([plain_data(stage, step) for step in range(5)])
 
     def contender() -> None:
         reptile(module, *next(turns), optimizers, loss, exp.meta.lr[0])
 
     return contender
+
+
+def plain_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
+    """An iteration's data in floating-point numbers, as PyTorch lays them in memory by default."""
+    tasks, batches = training_data(stage, step)
+    x = tasks.x.to(stage.exp.dtype) / 255 if tasks.x.dtype == torch.uint8 else tasks.x
+    return tasks._replace(x=x.contiguous()), batches
 
 
 def optimizers_of(exp: Experiment) -> Optimizers:
@@ -152,7 +155,7 @@ def bare_passes(exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
 
     A grey picture gets a second channel of zeros, because a single one is taken for the slower layout.
     """
-    tasks, batches = training_data(library_stage(exp), 0)
+    tasks, batches = plain_data(library_stage(exp), 0)
     pictures = tasks.x[0] if tasks.x.shape[3] > 1 else pad(tasks.x[0], (0, 0, 0, 0, 0, 1))
     module, loss = build(), nn.CrossEntropyLoss()
     parameters = list(module.parameters())

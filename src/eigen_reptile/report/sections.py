@@ -124,7 +124,11 @@ def _protocol(cells: Sequence[Cell]) -> str:
     steps = " to ".join(f"{length:,}" for length in dict.fromkeys((lengths[0], lengths[-1])))
     exp = cells[0].experiment
     test = next(cell.tests[0] for cell in cells if cell.tests)
-    scale = "" if lengths[0] >= 100_000 else f" This is scaled down: {steps} iterations here, 100,000 in the paper."
+    scale = (
+        ""
+        if lengths[0] >= 100_000
+        else f" This is scaled down: {steps} iterations here, 100,000 in the paper's protocol."
+    )
     return (
         f"{exp.task.way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
         f"class, after {exp.evaluation.after[-1]} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
