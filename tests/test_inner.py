@@ -32,7 +32,13 @@ def problem(batched: bool) -> tuple[Learner, Tensor, Tensor, Tensor, Batches]:
     chosen = torch.randint(M, (S, B, STEPS, SIZE), generator=generator)
     lane, task = torch.arange(S)[:, None, None, None], torch.arange(B)[None, :, None, None]
     weight = torch.rand(chosen.shape, generator=generator, dtype=torch.float64)
-    return learner, theta, x, y, Batches(chosen, y[lane, task, chosen], weight)
+    return (
+        learner,
+        theta,
+        x,
+        y,
+        Batches(chosen, y[lane, task, chosen], weight, torch.ones_like(chosen, dtype=torch.bool)),
+    )
 
 
 def loaded(theta: Tensor) -> nn.Module:

@@ -11,7 +11,7 @@ LEVELS = [
     {"runs"},
     {"data", "distributed", "learner"},
     {"tasks"},
-    {"inner"},
+    {"inner", "noise"},
     {"methods"},
     {"evaluate"},
     {"config"},
@@ -26,7 +26,7 @@ LEVELS = [
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 
-SETTINGS = {"config", "data", "evaluate", "learner", "methods", "tasks"}
+SETTINGS = {"config", "data", "evaluate", "learner", "methods", "noise", "tasks"}
 """The rooms that hold settings, of which recipes are made."""
 
 CODE_IN_DATA = {"_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "pickletools", "shelve"}

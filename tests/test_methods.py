@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
+from eigen_reptile.config import Experiment, MetaConfig, standard
+from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, Method, Proposal, Reptile
@@ -21,6 +21,8 @@ from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.train import iterate, training_data
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+DIRECTIONS = {name: method for name, method in METHODS.items() if isinstance(method, TrajectoryMethod)}
+every_direction = pytest.mark.parametrize("method", DIRECTIONS.values(), ids=DIRECTIONS.keys())
 
 
 def walks(seed: int = 0, lanes: int = 2, tasks: int = 3, rows: int = 8, d: int = 20) -> Tensor:
@@ -37,11 +39,12 @@ def direction_of(method: TrajectoryMethod, W: Tensor) -> Tensor:
 
 def first_update(method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)) -> Proposal:
     """The update of a fresh network on a meta-batch of four tasks, taken in the order asked for."""
-    stage = prepare(Experiment(method=method, meta=MetaConfig(batch=4), seeds=seeds), silent, "cpu")
+    exp = replace(standard(Sine(), method), meta=MetaConfig(batch=4), seeds=seeds)
+    stage = prepare(exp, silent, "cpu")
     state = TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     tasks, batches = Tasks(*(part[:, change] for part in tasks)), Batches(*(part[:, change] for part in batches))
-    return method.propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    return method.propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, torch.tensor(0))
 
 
 @every_method
@@ -65,9 +68,8 @@ def test_a_lane_goes_where_it_would_go_alone(method: Method) -> None:
     torch.testing.assert_close(together.direction[1], alone.direction[0], rtol=1e-4, atol=1e-6)
 
 
-@every_method
-def test_a_lane_that_is_not_finite_disturbs_no_other(method: Method) -> None:
-    assert isinstance(method, TrajectoryMethod)
+@every_direction
+def test_a_lane_that_is_not_finite_disturbs_no_other(method: TrajectoryMethod) -> None:
     W = walks()
     spoilt = W.clone()
     spoilt[0, 1, -1, 3] = float("inf")
@@ -76,9 +78,8 @@ def test_a_lane_that_is_not_finite_disturbs_no_other(method: Method) -> None:
     assert torch.equal(direction[1], direction_of(method, W)[1])
 
 
-@every_method
-def test_no_movement_is_no_update(method: Method) -> None:
-    assert isinstance(method, TrajectoryMethod)
+@every_direction
+def test_no_movement_is_no_update(method: TrajectoryMethod) -> None:
     direction = direction_of(method, torch.ones(1, 2, 6, 5))
     assert torch.equal(direction, torch.zeros(1, 5))
 
@@ -94,7 +95,8 @@ class LineBank(Bank):
     def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
         x = np.stack([rng.uniform(-1, 1, (count, task.shots, 1)) for rng in rngs]).astype(np.float32)
         offset = np.stack([rng.normal(0, 0.1, (count, 1, 1)) for rng in rngs]).astype(np.float32)
-        return Samples(x, 2 * x + 1 + offset, x, 2 * x + 1 + offset)
+        right, classes = np.ones(x.shape[:3], dtype=bool), np.zeros((*x.shape[:2], 1), dtype=np.int64)
+        return Samples(x, 2 * x + 1 + offset, x, 2 * x + 1 + offset, right, classes)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class Lines(Dataset):
 def gain_on_lines(method: Method, lr: float) -> float:
     """Error on the common line after 40 iterations, over the error before, without any inner step."""
     meta = MetaConfig(steps=40, batch=4, lr=(lr,), final_lr=lr)
-    stage = prepare(Experiment(method, Lines(), Mlp((4,)), meta=meta, seeds=(0, 1, 2)), silent, "cpu")
+    exp = replace(standard(Lines(), method), model=Mlp((4,)), meta=meta, seeds=(0, 1, 2))
+    stage = prepare(exp, silent, "cpu")
     state = fresh = TrainState.fresh(stage)
     for _ in range(meta.steps):
         state, _ = iterate(stage, method.propose, state)
@@ -214,15 +217,21 @@ def test_adams_memory_is_carried_or_not(carry: str) -> None:
     learner, state = stage.learner, TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     memory = InnerState(torch.full_like(state.theta, 1e4), torch.tensor([100.0]))
-    update = exp.method.propose(learner, state.theta, memory, tasks, batches, inner)
-    from_empty = exp.method.propose(learner, state.theta, state.memory, tasks, batches, inner)
+    update = exp.method.propose(learner, state.theta, memory, tasks, batches, inner, torch.tensor(0))
+    from_empty = exp.method.propose(learner, state.theta, state.memory, tasks, batches, inner, torch.tensor(0))
     assert torch.equal(update.direction, from_empty.direction) == (carry == "fresh")
     if carry == "shared":
         assert update.memory.steps.tolist() == [105.0]
         one = [Batches(*(part[:, [task]] for part in batches)) for task in range(2)]
         each = [
             exp.method.propose(
-                learner, state.theta, memory, Tasks(*(part[:, [task]] for part in tasks)), one[task], inner
+                learner,
+                state.theta,
+                memory,
+                Tasks(*(part[:, [task]] for part in tasks)),
+                one[task],
+                inner,
+                torch.tensor(0),
             ).memory.square
             for task in range(2)
         ]

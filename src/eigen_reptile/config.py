@@ -1,7 +1,7 @@
 """An experiment: every setting in one frozen object, and its JSON form."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, Literal, cast
 
@@ -13,7 +13,8 @@ from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import Conv4, Mlp, Model
-from eigen_reptile.methods import EigenReptile, Method
+from eigen_reptile.methods import EigenReptile, Method, Selector
+from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.tasks import TaskConfig
 
 
@@ -72,6 +73,8 @@ class Experiment:
     """The network."""
     task: TaskConfig = TaskConfig()
     """What one training task holds."""
+    noise: NoiseConfig = NoiseConfig()
+    """Wrong labels in training."""
     inner: InnerConfig = InnerConfig()
     """The inner loop."""
     meta: MetaConfig = field(default_factory=MetaConfig)
@@ -112,13 +115,17 @@ def standard(data: Dataset, method: Method) -> Experiment:
     suits long runs) and the number of tasks in the evaluation.
     """
     if not data.classifies:
-        return Experiment(method=method, data=data)
+        curves = Experiment(method=method, data=data)
+        samples = method.batches(curves.inner) * curves.inner.batch
+        return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)))
+    way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
     return Experiment(
         method=method,
         data=data,
         model=Conv4(),
-        task=TaskConfig(way=5, shots=15),
-        inner=InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam"),
+        # Enough for no picture to come twice.
+        task=TaskConfig(way, max(15, -(-method.batches(inner) * inner.batch // way))),
+        inner=inner,
         meta=MetaConfig(steps=3000, batch=5, keep="best"),
         evaluation=EvalConfig(
             tasks=200, monitor_tasks=100, every=500, shots=(1, 5), queries=15, after=(50,), batch=15, pictures=()
@@ -126,15 +133,19 @@ def standard(data: Dataset, method: Method) -> Experiment:
     )
 
 
+KINDS = (Selector, Method, Dataset, Model)
+"""Whatever comes in several kinds, each a class of its own."""
+
+
 def _converter() -> cattrs.Converter:
-    return _converter_for(tuple(known for kind in (Method, Dataset, Model) for known in _subclasses(kind)))
+    return _converter_for(tuple(known for kind in KINDS for known in _subclasses(kind)))
 
 
 @cache
 def _converter_for(known: tuple[type, ...]) -> cattrs.Converter:
     """A converter that knows these classes, among them those that a user has added since the last one was made."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (Method, Dataset, Model):
+    for kind in KINDS:
         include_subclasses(kind, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
     return converter
 

@@ -47,6 +47,8 @@ class EvalConfig:
     """Samples in each of these steps' mini-batches; a smaller support is taken whole."""
     test: bool = True
     """Whether the test tasks are touched in the end; not while rates are still being chosen."""
+    noisy: bool = False
+    """Whether the support of validation and test tasks has wrong labels too; queries never do."""
     seed: int = 0
     """Seed of the lists of tasks."""
     pictures: tuple[int, ...] = (1, 10_000, 15_000, 20_000, 30_000)

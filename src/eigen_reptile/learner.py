@@ -185,6 +185,15 @@ class Learner:
             flat = torch.stack([self.output(*one) for one in zip(networks, samples, strict=True)])
         return flat.reshape(*theta.shape[:2], *flat.shape[1:])
 
+    def losses(
+        self,
+        theta: Float[Tensor, "S B d"],
+        x: Shaped[Tensor, "S B b *shape"],
+        y: Shaped[Tensor, "S B b *target"],
+    ) -> Float[Tensor, "S B b"]:
+        """The loss of each sample."""
+        return self._sample_loss(self.outputs(theta, x), y)
+
     def loss(
         self,
         theta: Float[Tensor, "S B d"],
@@ -193,7 +202,7 @@ class Learner:
         weight: Float[Tensor, "S B b"],
     ) -> Float[Tensor, "S B"]:
         """Weighted mean over the samples of each task; zero where all weights are zero."""
-        return _weighted_mean(self._sample_loss(self.outputs(theta, x), y), weight)
+        return _weighted_mean(self.losses(theta, x, y), weight)
 
     def gradient(
         self,

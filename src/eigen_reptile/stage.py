@@ -11,6 +11,7 @@ from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
 from eigen_reptile.files import RunError
 from eigen_reptile.learner import Learner, class_error, squared_error
+from eigen_reptile.noise import Flips, with_noise
 from eigen_reptile.progress import Announce, Report
 from eigen_reptile.streams import Purpose
 
@@ -21,6 +22,8 @@ class Stage(NamedTuple):
     exp: Experiment
     learner: Learner
     banks: Banks
+    flips: Flips | None
+    """What is to be done to the labels of each mini-batch in training."""
     device: torch.device
     workers: Workers
     training: TaskShape
@@ -37,7 +40,13 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
             f"{workers.count} workers cannot share the {exp.meta.batch} tasks of a meta-batch: "
             f"use at most --workers {exp.meta.batch}"
         )
-    banks = exp.data.load(announce)
+    drawn, there = exp.method.batches(exp.inner) * exp.inner.batch, exp.task.way * exp.task.shots
+    if exp.method.batches(exp.inner) > exp.inner.steps and drawn > there:
+        raise RunError(
+            f"this method chooses among {drawn} different samples of a task, but a task has {there}: "
+            f"use --task.shots {-(-drawn // exp.task.way)} or more"
+        )
+    banks, flips = with_noise(exp.data.load(announce), exp.noise, exp.evaluation.noisy)
     shapes = [TaskShape(exp.task.way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
     outputs = exp.task.way  # one number for regression, where way is 1
     learner = Learner(
@@ -50,6 +59,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
         exp=exp,
         learner=learner.to(place),
         banks=banks,
+        flips=flips,
         device=place,
         workers=workers,
         training=banks.train.fitted(TaskShape(exp.task.way, exp.task.shots, 0)),

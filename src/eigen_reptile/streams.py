@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-Purpose = Literal["init", "tasks", "batches", "validation", "test", "picture"]
+Purpose = Literal["init", "tasks", "batches", "validation", "test", "picture", "noise"]
 _NUMBER: dict[str, int] = {purpose: number for number, purpose in enumerate(get_args(Purpose))}
 
 

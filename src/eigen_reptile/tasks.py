@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from eigen_reptile.data import Bank, TaskShape
@@ -36,6 +36,10 @@ class Tasks(NamedTuple):
     y: Shaped[Tensor, "S B m *target"]
     query_x: Shaped[Tensor, "S B q *shape"]
     query_y: Shaped[Tensor, "S B q *target"]
+    right: Bool[Tensor, "S B m"]
+    """Whether what y says is true. Only for scoring: no method may learn from it."""
+    classes: Int[Tensor, "S B way"]
+    """Which of the bank's classes the task's are."""
 
 
 class Batches(NamedTuple):
@@ -47,6 +51,8 @@ class Batches(NamedTuple):
     """Their labels, as the inner loop is told them."""
     weight: Float[Tensor, "S B n b"]
     """How much each counts in the loss."""
+    right: Bool[Tensor, "S B n b"]
+    """Whether their labels are true; only for scoring."""
 
 
 def sample_tasks(
@@ -76,9 +82,11 @@ def draw_batches(tasks: Tasks, steps: int, size: int, rngs: Sequence[np.random.G
     keys = np.stack([rng.random((count, passes, m), dtype=np.float32) for rng in rngs])
     order = torch.from_numpy(keys.argsort(-1)).flatten(2).to(tasks.x.device)
     index = order[:, :, : steps * size]
-    y = take_samples(tasks.y, index).unflatten(2, (steps, size))
-    index = index.unflatten(2, (steps, size))
-    return Batches(index, y, torch.ones(index.shape, device=index.device))
+    index, y, right = (
+        part.unflatten(2, (steps, size))
+        for part in (index, take_samples(tasks.y, index), take_samples(tasks.right, index))
+    )
+    return Batches(index, y, torch.ones(index.shape, device=index.device), right)
 
 
 def each_task(tasks: Tasks, batches: Batches) -> Iterator[tuple[Tasks, Batches]]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.methods import Proposal
+from eigen_reptile.noise import noisy_draws
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunLog
 from eigen_reptile.stage import Stage, validate
@@ -58,8 +59,9 @@ def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> T
         last = finished(exp, state)
         if state.step % LOG_EVERY == 0 or last:
             rates = _rates(exp, (state.step - first) / _since(started))
-            run.log("train", state.step, _summary(proposal, state) | rates)
-            metrics |= _summary(proposal, state) | rates
+            summary = _summary(exp, proposal, state) | rates
+            run.log("train", state.step, summary)
+            metrics |= summary
         if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
             run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
             saved = time.monotonic()
@@ -82,7 +84,8 @@ def finished(exp: Experiment, state: TrainState) -> bool:
 def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainState, Proposal]:
     """One outer iteration of all lanes."""
     tasks, batches = training_data(stage, state.step)
-    own = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner)
+    step = torch.tensor(state.step, device=stage.device)
+    own = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step)
     proposal = _averaged(own, tasks.x.shape[1], stage)
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
     return state.advance(proposal, state.theta.new_tensor(rates)), proposal
@@ -102,7 +105,9 @@ def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     task_rngs = [stream(seed, "tasks", step) for seed in exp.seeds]
     batch_rngs = [stream(seed, "batches", step) for seed in exp.seeds]
     tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
-    batches = draw_batches(tasks, exp.inner.steps, exp.inner.batch, batch_rngs)
+    batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
+    if stage.flips is not None:
+        batches = noisy_draws(batches, tasks, stage.flips, batch_rngs)
     share = list(stage.workers.share(exp.meta.batch))
     if len(share) < exp.meta.batch:
         tasks, batches = Tasks(*(part[:, share] for part in tasks)), Batches(*(part[:, share] for part in batches))
@@ -195,12 +200,12 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
     return float(f"{error:.6g}") if int(diverged_at) < 0 and math.isfinite(error) else None
 
 
-def _summary(proposal: Proposal, state: TrainState) -> dict[str, float]:
+def _summary(exp: Experiment, proposal: Proposal, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = (state.diverged_at < 0).cpu()
     medians = {name: float(values.cpu()[alive].double().nanmedian()) for name, values in proposal.stats.items()}
     finite = {name: median for name, median in medians.items() if math.isfinite(median)}
-    return finite | {"lanes_alive": float(alive.sum())}
+    return exp.method.summary(finite) | {"lanes_alive": float(alive.sum())}
 
 
 def _since(moment: float) -> float:

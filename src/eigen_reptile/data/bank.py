@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Bool, Int, Shaped
 
 from eigen_reptile.progress import Announce
 
@@ -35,6 +35,10 @@ class Samples(NamedTuple):
     y: Shaped[np.ndarray, "S B m *target"]
     query_x: Shaped[np.ndarray, "S B q *shape"]
     query_y: Shaped[np.ndarray, "S B q *target"]
+    right: Bool[np.ndarray, "S B m"]
+    """Whether what y says of a sample is true. Only for scoring: no method may learn from it."""
+    classes: Int[np.ndarray, "S B way"]
+    """Which of the bank's classes the task's are."""
 
 
 class Bank(ABC):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import final
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 
 from eigen_reptile.data.bank import Bank, DataError, Samples, TaskShape
 
@@ -27,6 +27,21 @@ class ImageBank(Bank):
         self.sizes = np.asarray(sizes, dtype=np.int64)
         self._starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
         self._turns = 4 if turned else 1
+        self._rows: np.ndarray = np.arange(int(self.sizes.sum()))
+        self._right = np.ones(len(self._rows), dtype=bool)
+
+    @property
+    def labels(self) -> Int[np.ndarray, "N"]:
+        """The class under which each picture lies here, by its number."""
+        return np.repeat(np.arange(len(self.names)), self.sizes)
+
+    def relabelled(self, given: Int[np.ndarray, "N"]) -> "ImageBank":
+        """The same pictures under other classes, and the knowledge of which are wrong; -1 leaves a picture out."""
+        order = np.argsort(given, kind="stable")[int((given < 0).sum()) :]
+        sizes = np.bincount(given[order], minlength=len(self.names)).tolist()
+        bank = ImageBank(self.pixels, self.names, sizes, self._turns > 1)
+        bank._rows, bank._right = self._rows[order], (given == self.labels)[order]
+        return bank
 
     @property
     def classes(self) -> int:
@@ -74,8 +89,9 @@ class ImageBank(Bank):
         return task._replace(queries=queries)
 
     def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
-        chosen, turns = zip(*(self._choose(count, task, rng) for rng in rngs), strict=True)
-        pictures = self._pictures(np.stack(chosen), np.stack(turns))
+        lanes = [self._choose(count, task, rng) for rng in rngs]
+        chosen, classes, turns = (np.stack(part) for part in zip(*lanes, strict=True))
+        pictures = self._pictures(self._rows[chosen], turns)
         label = np.broadcast_to(np.arange(task.way)[:, None], pictures.shape[:4]).copy()
 
         def part(some: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -84,20 +100,21 @@ class ImageBank(Bank):
             x = np.moveaxis(x.reshape(*x.shape[:2], -1, *x.shape[4:]), -1, -3)
             return x, y.reshape(*y.shape[:2], -1)
 
-        return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)))
+        right = self._right[chosen[..., : task.shots]].reshape(*chosen.shape[:2], -1)
+        return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)), right, classes)
 
-    def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of pixels (count, way, shots + queries), and quarter turns (count, way)."""
+    def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        """Numbers of pictures (count, way, shots + queries), classes (count, way), and quarter turns (count, way)."""
         needed = task.shots + task.queries
         usable = np.flatnonzero(self.sizes >= needed) if task.queries else np.flatnonzero(self.sizes)
         rows = np.empty((count, task.way, needed), dtype=np.int64)
-        turns = np.empty((count, task.way), dtype=np.int64)
+        classes, turns = np.empty((2, count, task.way), dtype=np.int64)
         for number in range(count):
             picked = rng.choice(len(usable) * self._turns, size=task.way, replace=False)
-            turns[number] = picked % self._turns
-            for place, label in enumerate(usable[picked // self._turns]):
+            classes[number], turns[number] = usable[picked // self._turns], picked % self._turns
+            for place, label in enumerate(classes[number]):
                 rows[number, place] = self._starts[label] + _some(int(self.sizes[label]), needed, rng)
-        return rows, turns
+        return rows, classes, turns
 
     def _pictures(self, rows: np.ndarray, turns: np.ndarray) -> np.ndarray:
         pictures = np.array(self.pixels[rows])  # a copy in memory, out of the map

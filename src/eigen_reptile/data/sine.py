@@ -79,4 +79,5 @@ class SineBank(Bank):
         if task.shots != config.points:
             chosen = np.stack([rng.integers(config.points, size=(count, task.shots)) for rng in rngs])
             x, y = grid[chosen], np.take_along_axis(curve, chosen, axis=2)
-        return Samples(x[..., None], y[..., None], query_x[..., None], curve[..., None])
+        right, classes = np.ones(x.shape, dtype=bool), np.zeros((*x.shape[:2], 1), dtype=np.int64)
+        return Samples(x[..., None], y[..., None], query_x[..., None], curve[..., None], right, classes)

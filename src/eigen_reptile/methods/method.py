@@ -73,6 +73,14 @@ def along(moved: Float[Tensor, "S B d"]) -> Moves:
 class Method(ABC):
     """A rule that turns a meta-batch of tasks into a direction for theta."""
 
+    def batches(self, inner: InnerConfig) -> int:
+        """Mini-batches that are drawn from each task."""
+        return inner.steps
+
+    def summary(self, stats: dict[str, float]) -> dict[str, float]:
+        """What is worth logging, out of the stats of a proposal."""
+        return stats
+
     @abstractmethod
     def propose(
         self,
@@ -82,8 +90,9 @@ class Method(ABC):
         tasks: Tasks,
         batches: Batches,
         inner: InnerConfig,
+        step: Tensor,
     ) -> Proposal:
-        """A pure function of its tensors, without control flow on their values."""
+        """What the tasks of an iteration, counted from 0, ask: a pure function, without control flow on values."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ class TrajectoryMethod(Method):
         tasks: Tasks,
         batches: Batches,
         inner: InnerConfig,
+        step: Tensor,
     ) -> Proposal:
         start = memory if inner.carry == "shared" else InnerState.empty(theta)
 

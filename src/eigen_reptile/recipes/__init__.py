@@ -3,6 +3,7 @@
 from eigen_reptile.recipes.cifar_fs import CIFAR_FS
 from eigen_reptile.recipes.inner_steps import INNER_STEPS
 from eigen_reptile.recipes.mini_imagenet import MINI_IMAGENET
+from eigen_reptile.recipes.noisy import NOISY
 from eigen_reptile.recipes.omniglot import OMNIGLOT
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 from eigen_reptile.recipes.sine import SINE
@@ -13,6 +14,7 @@ RECIPES: dict[str, Recipe] = {
     "mini-imagenet": MINI_IMAGENET,
     "omniglot": OMNIGLOT,
     "inner-steps": INNER_STEPS,
+    "noisy": NOISY,
 }
 
 __all__ = ["RECIPES", "Published", "Recipe", "Scale"]

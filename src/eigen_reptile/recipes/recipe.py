@@ -12,7 +12,8 @@ class Published(NamedTuple):
     """An accuracy in per cent that the paper reports."""
 
     mean: float
-    ci95: float
+    ci95: float | None
+    """Half of its interval, where the paper gives one."""
 
 
 class Recipe(NamedTuple):

@@ -36,7 +36,7 @@ def accuracies(cells: Sequence[Cell], published: Mapping[tuple[str, int], Publis
         row += [_accuracy(cell, shots, column) for shots, column in columns]
         for shots in papers:
             paper = published.get((cell.name, shots))
-            row.append(f"{paper.mean:.2f} ± {paper.ci95:.2f}" if paper else "")
+            row.append(score("accuracy", paper.mean / 100, paper.ci95 and paper.ci95 / 100) if paper else "")
         rows.append(row)
     measured = [f"{shots}-shot, {column}" for shots, column in columns]
     return markdown(

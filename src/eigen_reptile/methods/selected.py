@@ -1,0 +1,129 @@
+"""Any method on samples that a selector has chosen for it."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.learner import Learner
+from eigen_reptile.methods.method import Method, Proposal
+from eigen_reptile.tasks import Batches, Tasks, each_task, take_samples
+from eigen_reptile.threads import side_by_side
+
+
+class Selection(NamedTuple):
+    """Mini-batches made of the samples that were kept, and how many those were."""
+
+    batches: Batches
+    stats: dict[str, Float[Tensor, "S B"]]
+    """Of the candidates: the share kept, the share that is wrong, and the share that is wrong and was discarded."""
+
+
+@dataclass(frozen=True)
+class Selector(ABC):
+    """A rule that decides which samples of a task to learn from."""
+
+    @abstractmethod
+    def batches(self, inner: InnerConfig) -> int:
+        """Mini-batches that it needs of each task, to make those of the inner loop out of them."""
+
+    @abstractmethod
+    def select(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S B d"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+        step: Tensor,
+    ) -> Selection:
+        """The inner loop's mini-batches in this iteration: a pure function, without control flow on values."""
+
+
+@final
+@dataclass(frozen=True)
+class Selected(Method):
+    """A method that learns from the samples that a selector keeps."""
+
+    method: Method
+    """The method."""
+    selector: Selector
+    """What chooses its samples."""
+
+    def batches(self, inner: InnerConfig) -> int:
+        return self.selector.batches(inner)
+
+    def propose(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S d"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+        step: Tensor,
+    ) -> Proposal:
+        start = memory if inner.carry == "shared" else InnerState.empty(theta)
+
+        def selection(tasks: Tasks, batches: Batches) -> Selection:
+            B = tasks.x.shape[1]
+            point = theta[:, None].expand(-1, B, -1)
+            return self.selector.select(learner, point, start.for_tasks(B), tasks, batches, inner, step)
+
+        if learner.batched:
+            parts = [selection(tasks, batches)]
+        else:
+            size = inner.steps * theta.nbytes
+            parts = list(side_by_side(selection, each_task(tasks, batches), size, theta.device))
+        kept = Batches(*(torch.cat(part, dim=1) for part in zip(*(part.batches for part in parts), strict=True)))
+        stats = {name: torch.cat([part.stats[name] for part in parts], dim=1).mean(1) for name in parts[0].stats}
+        proposal = self.method.propose(learner, theta, memory, tasks, kept, inner, step)
+        return proposal._replace(stats=proposal.stats | stats)
+
+    def summary(self, stats: dict[str, float]) -> dict[str, float]:
+        """With the precision and recall of what was discarded, as far as there was something to find."""
+        kept, wrong, found = (stats.get(name, math.nan) for name in ("kept", "wrong", "wrong_discarded"))
+        scores = {"precision": (found, 1 - kept), "recall": (found, wrong)}
+        return self.method.summary(stats) | {name: part / whole for name, (part, whole) in scores.items() if whole > 0}
+
+
+def loss_of_a_guess(tasks: Tasks, y: Tensor) -> Float[Tensor, "..."]:
+    """What is lost by knowing nothing: ln N among N classes; of numbers, their variance about the mean."""
+    if not y.is_floating_point():
+        return torch.full((1, 1, 1), math.log(tasks.classes.shape[-1]), device=y.device)
+    return y.var(2, correction=0).mean(-1, keepdim=True)
+
+
+def keep(
+    candidates: Batches,  # flat: (S, B, p)
+    losses: Float[Tensor, "S B p"],
+    gamma: Tensor,
+    inner: InnerConfig,
+    order: Literal["drawn", "easiest first"] = "drawn",
+    discard: Literal["hardest", "easiest"] = "hardest",
+) -> Selection:
+    """The inner loop's mini-batches out of the candidates, without as many as have a loss of gamma or more.
+
+    A mini-batch of samples is kept in any case. If too few are kept for all mini-batches, they come again.
+    """
+    places = torch.arange(losses.shape[-1], device=losses.device)
+    rank = losses.argsort(dim=-1, stable=True).argsort(-1)
+    discarded = (losses >= gamma).sum(-1, keepdim=True).clamp(max=len(places) - inner.batch)
+    kept = rank < len(places) - discarded if discard == "hardest" else rank >= discarded
+    key = rank if order == "easiest first" else places.expand_as(rank)
+    kept_first = torch.where(kept, key, key + len(places)).argsort(-1)
+    needed = torch.arange(inner.steps * inner.batch, device=losses.device)
+    index = kept_first.gather(-1, needed % (len(places) - discarded))
+    batches = Batches(*(take_samples(part, index).unflatten(2, (inner.steps, inner.batch)) for part in candidates))
+    stats = {
+        "kept": kept.double().mean(-1),
+        "wrong": (~candidates.right).double().mean(-1),
+        "wrong_discarded": (~candidates.right & ~kept).double().mean(-1),
+    }
+    return Selection(batches, stats)
