@@ -266,7 +266,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         NoiseConfig("matrix")
     with pytest.raises(ValueError, match="where bank"):
         NoiseConfig("labels", where="task", file=tmp_path)
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="there is no"):
         class_table(NoiseConfig("matrix", file=tmp_path / "missing.csv"), NAMES, KNOWN)
     with pytest.raises(DataError, match="no labels"):
         prepare(replace(Experiment(data=Sine()), noise=NoiseConfig("symmetric", 0.5)), silent, "cpu")

@@ -122,7 +122,7 @@ def slowly_kept(losses: list[float], gamma: float, least: int, discard: str) -> 
     st.lists(st.floats(0, 5, width=32), min_size=12, max_size=12, unique=True),
     st.floats(0, 6),
     st.sampled_from(["hardest", "easiest"]),
-    st.sampled_from(["drawn", "easiest first"]),
+    st.sampled_from(["drawn", "easiest-first"]),
 )
 def test_keep_against_counting(losses: list[float], gamma: float, discard: str, order: str) -> None:
     inner = InnerConfig(steps=3, batch=3)

@@ -7,6 +7,7 @@ from eigen_reptile.data.glyphs import Glyphs
 from eigen_reptile.data.images import ImageBank
 from eigen_reptile.data.mini_imagenet import MiniImagenet
 from eigen_reptile.data.omniglot import Omniglot
+from eigen_reptile.data.packing import data_folder
 from eigen_reptile.data.sine import Sine
 
 DATASETS: dict[str, Dataset] = {
@@ -36,4 +37,5 @@ __all__ = [
     "Sine",
     "Split",
     "TaskShape",
+    "data_folder",
 ]

@@ -20,8 +20,8 @@ class Ispl(Selector):
     """Drop the samples whose loss under prior models, fitted to other samples of the task, is gamma or more.
 
     The defaults are what worked here: the candidates themselves teach the priors, each of which is then asked about
-    those that it has not seen; and the threshold is a little above the loss of a guess, so that a label is dropped if the priors find
-    it less likely than chance. With the paper's gamma of 10 hardly anything is ever dropped.
+    those that it has not seen; and the threshold is a little above the loss of a guess, so that a label is dropped if
+    the priors find it less likely than chance. With the paper's gamma of 10 hardly anything is ever dropped.
     """
 
     priors: int = 2
@@ -45,7 +45,7 @@ class Ispl(Selector):
     """Iterations after which gamma decays."""
     floor: float = 0.0
     """What gamma does not fall below."""
-    order: Literal["drawn", "easiest first"] = "drawn"
+    order: Literal["drawn", "easiest-first"] = "drawn"
     """In what order the samples that are kept are learnt."""
     discard: Literal["hardest", "easiest"] = "hardest"
     """What is dropped. The authors' program drops as many of the easiest as there are too hard ones."""
@@ -77,7 +77,7 @@ class Ispl(Selector):
             gamma=9.5,
             unit="nats",
             decay=0.5,
-            order="easiest first",
+            order="easiest-first",
             discard="easiest",
         )
 

@@ -105,7 +105,7 @@ def keep(
     losses: Float[Tensor, "S B p"],
     gamma: Tensor,
     inner: InnerConfig,
-    order: Literal["drawn", "easiest first"] = "drawn",
+    order: Literal["drawn", "easiest-first"] = "drawn",
     discard: Literal["hardest", "easiest"] = "hardest",
 ) -> Selection:
     """The inner loop's mini-batches out of the candidates, without as many as have a loss of gamma or more.
@@ -116,7 +116,7 @@ def keep(
     rank = losses.argsort(dim=-1, stable=True).argsort(-1)
     discarded = (losses >= gamma).sum(-1, keepdim=True).clamp(max=len(places) - inner.batch)
     kept = rank < len(places) - discarded if discard == "hardest" else rank >= discarded
-    key = rank if order == "easiest first" else places.expand_as(rank)
+    key = rank if order == "easiest-first" else places.expand_as(rank)
     kept_first = torch.where(kept, key, key + len(places)).argsort(-1)
     needed = torch.arange(inner.steps * inner.batch, device=losses.device)
     index = kept_first.gather(-1, needed % (len(places) - discarded))

@@ -1,6 +1,7 @@
 """Recipes: one file per table or figure of the paper, each from cell name to experiment."""
 
 from eigen_reptile.recipes.cifar_fs import CIFAR_FS
+from eigen_reptile.recipes.human_noise import HUMAN_NOISE
 from eigen_reptile.recipes.inner_steps import INNER_STEPS
 from eigen_reptile.recipes.mini_imagenet import MINI_IMAGENET
 from eigen_reptile.recipes.noisy import NOISY
@@ -15,6 +16,7 @@ RECIPES: dict[str, Recipe] = {
     "omniglot": OMNIGLOT,
     "inner-steps": INNER_STEPS,
     "noisy": NOISY,
+    "human-noise": HUMAN_NOISE,
 }
 
 __all__ = ["RECIPES", "Published", "Recipe", "Scale"]

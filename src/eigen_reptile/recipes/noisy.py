@@ -36,7 +36,7 @@ def noises() -> dict[str, NoiseConfig]:
     return found
 
 
-def cells_under(noises: Mapping[str, NoiseConfig], scale: Scale) -> dict[str, Experiment]:
+def cells_under(noises: Mapping[str, NoiseConfig], scale: Scale, on_cifar: bool = False) -> dict[str, Experiment]:
     """Every method under every noise, on the same tasks with the same flips.
 
     Mini-ImageNet in full. Two cores do CIFAR-FS instead, with the rates that were chosen there without noise: that
@@ -47,7 +47,7 @@ def cells_under(noises: Mapping[str, NoiseConfig], scale: Scale) -> dict[str, Ex
     found = {}
     for end, noise in noises.items():
         for name in METHOD_NAMES:
-            data = MiniImagenet() if scale == "full" else CifarFs()
+            data = CifarFs() if scale == "small" or on_cifar else MiniImagenet()
             cell = replace(standard(data, METHODS[name]), task=TASK, noise=noise)
             rates = SMALL.rates["reptile" if name.startswith("reptile") else "eigen-reptile-authors"]
             found[f"{name}-{end}"] = _in_full(cell) if scale == "full" else shrunk(cell, SMALL, rates)

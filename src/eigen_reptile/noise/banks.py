@@ -1,0 +1,152 @@
+"""Where noise acts: on a bank, on its tasks, or on the draws of mini-batches."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from eigen_reptile.data import Bank, Banks, DataError, ImageBank, Samples, TaskShape
+from eigen_reptile.noise.config import NoiseConfig
+from eigen_reptile.noise.tables import class_table, file_of, flipped, read_labels, stochastic, task_table
+from eigen_reptile.streams import stream
+from eigen_reptile.tasks import Batches, Tasks
+
+
+@final
+class Flips:
+    """How the labels of tasks are told wrong."""
+
+    def __init__(self, noise: NoiseConfig, names: Sequence[str], known: set[str]) -> None:
+        self._noise = noise
+        self._table = class_table(noise, names, known) if noise.kind == "matrix" else None
+
+    def told(
+        self, y: Int[np.ndarray, "B m"], classes: Int[np.ndarray, "B way"], rng: np.random.Generator
+    ) -> Int[np.ndarray, "B m"]:
+        """What is told in place of the labels of some tasks."""
+        return flipped(y, self._tables(classes), rng)
+
+    def _tables(self, classes: Int[np.ndarray, "B way"]) -> Float[np.ndarray, "B way way"]:
+        """How likely each class of each task is taken for each other class of it."""
+        if self._table is None:
+            table = task_table(self._noise, classes.shape[-1])
+            return np.broadcast_to(table, (*classes.shape[:-1], *table.shape))
+        return stochastic(self._table[classes[..., :, None], classes[..., None, :]])
+
+
+@final
+class NoisyTasks(Bank):
+    """A bank whose tasks tell wrong labels of some of their support. Queries stay clean."""
+
+    def __init__(self, bank: ImageBank, flips: Flips) -> None:
+        self._bank = bank
+        self._flips = flips
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._bank.shape
+
+    def fitted(self, task: TaskShape) -> TaskShape:
+        return self._bank.fitted(task)
+
+    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        samples = self._bank.draw(count, task, rngs)
+        lanes = zip(samples.y, samples.classes, rngs, strict=True)
+        told = np.stack([self._flips.told(*lane) for lane in lanes])
+        return samples._replace(y=told, right=samples.right & (told == samples.y))
+
+
+def class_names(banks: Banks) -> set[str]:
+    """The classes of all splits."""
+    return {name for bank in banks if isinstance(bank, ImageBank) for name in bank.names}
+
+
+class Noise(NamedTuple):
+    """Noise made ready: the banks to draw from, and what is to be done to each draw of a mini-batch."""
+
+    banks: Banks
+    flips: Flips | None = None
+
+
+def with_noise(banks: Banks, noise: NoiseConfig, evaluation: bool) -> Noise:
+    """Banks with wrong labels to train on; on request also in the supports of validation and test."""
+    if noise.kind == "none":
+        return Noise(banks)
+    images = [bank for bank in banks if isinstance(bank, ImageBank)]
+    if len(images) < len(banks):
+        raise DataError("this data set has no labels that could be wrong: leave --noise.kind at none")
+    if evaluation and noise.where != "task":
+        raise DataError(
+            f"noise in the {noise.where} stays in training: use --noise.where task to have it in evaluation"
+        )
+    known = class_names(banks)
+    if noise.where == "bank":
+        return Noise(banks._replace(train=noisy_bank(images[0], noise, known)))
+    if noise.where == "draw":
+        return Noise(banks, Flips(noise, images[0].names, known))
+    noisy = [NoisyTasks(bank, Flips(noise, bank.names, known)) for bank in images[: 3 if evaluation else 1]]
+    return Noise(Banks(*noisy, *banks[len(noisy) :]))
+
+
+def noisy_bank(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> ImageBank:
+    """The bank with each picture under the class that it is given, once and for all."""
+    return bank.relabelled(given_labels(bank, noise, known))
+
+
+def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np.ndarray, "N"]:
+    """The class that each picture is given, by its number; -1 for one outside of the bank."""
+    true, rng = bank.labels, stream(noise.seed, "noise")
+    if noise.kind == "labels":
+        given = read_labels(file_of(noise), bank, known)
+        return np.where(rng.random(len(true)) < noise.share, given, true)
+    return flipped(true, class_table(noise, bank.names, known), rng)
+
+
+def noisy_draws(batches: Batches, tasks: Tasks, flips: Flips, rngs: Sequence[np.random.Generator]) -> Batches:
+    """Mini-batches whose labels are told wrong, each draw by itself."""
+    y = batches.y.flatten(2).cpu().numpy()
+    lanes = zip(y, tasks.classes.cpu().numpy(), rngs, strict=True)
+    told = torch.from_numpy(np.stack([flips.told(*lane) for lane in lanes])).to(batches.y.device).view_as(batches.y)
+    return batches._replace(y=told, right=batches.right & (told == batches.y))
+
+
+class Realised(NamedTuple):
+    """What noise did to some labels."""
+
+    names: list[str]
+    """The classes; where it acts inside tasks by a rule that does not know them, their places in the task."""
+    counts: Int[np.ndarray, "C C"]
+    """How often each class (row) was told as each (column)."""
+
+    @property
+    def rate(self) -> float:
+        """The share of labels that are wrong."""
+        return 1 - float(np.trace(self.counts) / self.counts.sum())
+
+
+def realised(bank: Bank, noise: NoiseConfig, known: set[str], task: TaskShape, labels: int) -> Realised:
+    """What noise does to the labels of a bank of pictures; inside tasks, to at least so many of them."""
+    if not isinstance(bank, ImageBank):
+        raise DataError("this data set has no labels that could be wrong")
+    if noise.kind == "none" or noise.where == "bank":
+        true, given = bank.labels, bank.labels if noise.kind == "none" else given_labels(bank, noise, known)
+        return _counted(list(bank.names), true[given >= 0], given[given >= 0])
+    flips = Flips(noise, bank.names, known)
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    for number in range(-(-labels // (task.way * task.shots))):
+        rng = stream(noise.seed, "noise", number)
+        samples = bank.draw(1, task, [rng])
+        y = flips.told(samples.y[0], samples.classes[0], rng)
+        numbers = samples.classes[0, 0] if noise.kind == "matrix" else np.arange(task.way)
+        pairs.append((numbers[samples.y[0, 0]], numbers[y[0]]))
+    places = [f"class {place + 1} of a task" for place in range(task.way)]
+    true, told = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    return _counted(list(bank.names) if noise.kind == "matrix" else places, true, told)
+
+
+def _counted(names: list[str], true: np.ndarray, told: np.ndarray) -> Realised:
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(counts, (true, told), 1)
+    return Realised(names, counts)

@@ -1,0 +1,131 @@
+"""Tables of how likely each class is taken for each other: by a rule, or out of a file."""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from eigen_reptile.data import DataError, ImageBank, data_folder
+from eigen_reptile.noise.config import NoiseConfig
+
+MAX_TABLE_BYTES = 2**24
+
+
+def task_table(noise: NoiseConfig, classes: int) -> Float[np.ndarray, "C C"]:
+    """How likely each of some classes is taken for each other, by a rule that does not know them."""
+    if classes == 1:
+        return np.ones((1, 1))
+    same = np.eye(classes)
+    if noise.kind == "symmetric":
+        other = (1 - same) / (classes - 1)
+    else:
+        other = np.roll(same, 1, axis=1)
+        if noise.last == "chain":
+            other[-1] = same[-1]
+    mixed: np.ndarray = (1 - noise.share) * same + noise.share * other
+    return mixed
+
+
+def class_table(noise: NoiseConfig, names: Sequence[str], known: set[str]) -> Float[np.ndarray, "C C"]:
+    """How likely each of these classes is taken for each other of them.
+
+    What a file says of classes of the other splits is left out, and the rest of a row scaled up to one: a picture
+    cannot go where no task looks.
+    """
+    if noise.kind != "matrix":
+        return task_table(noise, len(names))
+    rows = read_table(file_of(noise), known)
+    if missing := [name for name in names if name not in rows]:
+        raise DataError(f"{noise.file} has no row for {len(missing)} of the classes, as {missing[0]}")
+    table = stochastic(np.array([[rows[true].get(given, 0.0) for given in names] for true in names]))
+    mixed: np.ndarray = (1 - noise.share) * np.eye(len(names)) + noise.share * table
+    return mixed
+
+
+def stochastic(weights: Float[np.ndarray, "*L C C"]) -> Float[np.ndarray, "*L C C"]:
+    """Rows that sum to one; a class whose pictures could go nowhere stays as it is."""
+    total = weights.sum(-1, keepdims=True)
+    stay = np.broadcast_to(np.eye(weights.shape[-1]), weights.shape)
+    return np.where(total > 0, weights / np.where(total > 0, total, 1.0), stay)
+
+
+def flipped(
+    y: Int[np.ndarray, "*L m"], table: Float[np.ndarray, "*L C C"], rng: np.random.Generator
+) -> Int[np.ndarray, "*L m"]:
+    """Each label drawn anew from its row of the table."""
+    row = np.take_along_axis(table.cumsum(-1), y[..., None], axis=-2)
+    told: np.ndarray = (rng.random(y.shape)[..., None] >= row[..., :-1]).sum(-1)
+    return told
+
+
+def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
+    """For each true class the probabilities of the given ones, out of a CSV table of probabilities or counts."""
+    lines = _read_csv(file)
+    given = lines[0][1:]
+    for name in given:
+        if name not in known:
+            raise DataError(f"{file}: the data set has no class named {name}")
+    table: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        place = f"{file}, line {number}"
+        if len(line) != len(given) + 1:
+            raise DataError(f"{place}: {len(line) - 1} values for {len(given)} classes")
+        if line[0] in table:
+            raise DataError(f"{place}: a second row for {line[0]}")
+        try:
+            values = [float(value) for value in line[1:]]
+        except ValueError as error:
+            raise DataError(f"{place}: {error}") from error
+        if not all(0 <= value < math.inf for value in values) or sum(values) == 0:
+            raise DataError(f"{place}: probabilities or counts must be finite, not negative, and not all zero")
+        table[line[0]] = dict(zip(given, values, strict=True))
+    counts = all(value.is_integer() for row in table.values() for value in row.values())
+    for name, row in table.items():
+        total = sum(row.values())
+        if not counts and abs(total - 1) > 1e-6:
+            raise DataError(f"{file}: the probabilities of {name} add up to {total:g}, not to 1")
+        table[name] = {given: value / total for given, value in row.items()}
+    return table
+
+
+def read_labels(file: Path, bank: ImageBank, known: set[str]) -> Int[np.ndarray, "N"]:
+    """The class that each picture is given, as its number in the bank; -1 for a class of another split."""
+    lines = _read_csv(file)
+    if [name.strip().lower() for name in lines[0]] != ["class", "label"]:
+        raise DataError(f"{file} must begin with the line class,label")
+    given: dict[str, list[str]] = {name: [] for name in bank.names}
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != 2 or not known.issuperset(line):
+            raise DataError(f"{file}, line {number}: must hold the true and the given class of a picture, not {line}")
+        if line[0] in given:
+            given[line[0]].append(line[1])
+    number_of = {name: number for number, name in enumerate(bank.names)}
+    for name, size in zip(bank.names, bank.sizes, strict=True):
+        if len(given[name]) != size:
+            raise DataError(f"{file} has {len(given[name])} labels for the {size} pictures of {name}")
+    return np.array([number_of.get(label, -1) for name in bank.names for label in given[name]], dtype=np.int64)
+
+
+def _read_csv(file: Path) -> list[list[str]]:
+    try:
+        if file.stat().st_size > MAX_TABLE_BYTES:
+            raise DataError(f"{file} is too large for a table of labels: more than {MAX_TABLE_BYTES >> 20} MiB")
+        with file.open(newline="", encoding="utf-8") as opened:
+            lines = [line for line in csv.reader(opened) if line]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file} cannot be read as CSV: {error}") from error
+    if len(lines) < 2:
+        raise DataError(f"{file} is empty")
+    return lines
+
+
+def file_of(noise: NoiseConfig) -> Path:
+    """Where the config's file is: as it says, or in the place for data sets."""
+    assert noise.file is not None  # settled when the config was made
+    places = [noise.file.expanduser(), data_folder() / noise.file]
+    if found := next((place for place in places if place.is_file()), None):
+        return found
+    raise DataError(f"there is no {' and no '.join(map(str, dict.fromkeys(places)))}: put the table of labels there")

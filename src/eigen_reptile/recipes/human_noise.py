@@ -1,0 +1,15 @@
+"""The confusions of human annotators: those of CIFAR-100N, class by class, in the training classes of CIFAR-FS."""
+
+from pathlib import Path
+
+from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.recipes.noisy import cells_under
+from eigen_reptile.recipes.recipe import Recipe
+
+TABLE = Path("cifar100n_transition_counts.csv")
+"""How often annotators took each of the 100 classes for each other; looked for where data sets are."""
+
+HUMAN_NOISE = Recipe(
+    "Table 3's methods under the confusions of human annotators (CIFAR-100N); not in the paper.",
+    lambda scale: cells_under({"human": NoiseConfig("matrix", where="bank", file=TABLE)}, scale, on_cifar=True),
+)
