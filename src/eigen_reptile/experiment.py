@@ -6,7 +6,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -134,6 +134,7 @@ def conclude(
             "step": [line["step"] for line in metrics if line["kind"] == "validation"],
             "score": [line["scores"] for line in metrics if line["kind"] == "validation"],
         },
+        "training": _means([line for line in metrics if line["kind"] == "train"]),
         "pictures": [line for line in metrics if line["kind"] == "picture"],
         "test": None,
     }
@@ -263,6 +264,12 @@ def _mean_score(scores: np.ndarray, diverged_at: torch.Tensor) -> float | None:
     """Mean over the seeds by the measure that decides; None if a seed diverged or cannot be evaluated."""
     mean = float(scores[:, -1].mean())
     return mean if bool((diverged_at < 0).all()) and math.isfinite(mean) else None
+
+
+def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """What was logged while training, on average over the lines that have it."""
+    names = dict.fromkeys(name for line in lines for name in line if name not in ("kind", "step"))
+    return {name: float(f"{np.mean([line[name] for line in lines if name in line]):.4g}") for name in names}
 
 
 def _rounded(values: Any, digits: int = 6) -> list[float | None]:

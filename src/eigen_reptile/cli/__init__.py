@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "run": (commands.run_command, "run all cells of a recipe: run RECIPE"),
     "report": (commands.report_command, "tables, figures and an HTML page from result files"),
     "compare": (commands.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),
+    "data": (commands.data_command, "look at a data set: data noise DATASET shows what label noise does to it"),
     "bench": (commands.bench_command, "measure speed against plain PyTorch"),
     "list": (commands.list_command, "show what there is: methods, data sets, models, recipes"),
 }

@@ -16,6 +16,7 @@ from eigen_reptile.cli.options import (
     BenchOptions,
     CompareOptions,
     ListOptions,
+    NoiseOptions,
     Protocol,
     QuickstartOptions,
     ReportOptions,
@@ -27,21 +28,24 @@ from eigen_reptile.cli.output import (
     bench_table,
     comparison_table,
     logging_to_stderr,
+    noise_table,
     progress_bars,
     show_results,
     show_table,
 )
 from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
-from eigen_reptile.data import DATASETS
+from eigen_reptile.data import DATASETS, TaskShape
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import FolderError, RunError, write_json
 from eigen_reptile.jobs import Job
 from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
+from eigen_reptile.noise import class_names, realised
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import write_report
+from eigen_reptile.report.figures import transitions
 from eigen_reptile.report.paired import Paired, compare_runs
 from eigen_reptile.report.performance import write_performance
 from eigen_reptile.stage import found_device
@@ -139,6 +143,29 @@ def compare_command(args: Sequence[str]) -> None:
 def _finite(found: Paired) -> dict[str, float | None]:
     """As JSON can have it: an interval of a single pair is not a number."""
     return {name: value if math.isfinite(value) else None for name, value in found._asdict().items()}
+
+
+def data_command(args: Sequence[str]) -> None:
+    _, rest = named(
+        args, {"noise": "what label noise does"}, "view of the data", "noise" if asks_for_help(args) else None
+    )
+    data, rest = named(rest, DATASETS, "data set", default="glyphs")
+    about = f"{NoiseOptions.__doc__}\n\ndata noise DATASET: data sets are {', '.join(DATASETS)}."
+    options = parse(NoiseOptions, rest, f"data noise {data}", NoiseOptions(data=DATASETS[data]), about)
+    check_positive("--labels", options.labels)
+    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
+        banks = options.data.load(progress.task)
+    task = banks.train.fitted(TaskShape(options.task.way, options.task.shots, 0))
+    found = realised(banks.train, options.noise, class_names(banks), task, options.labels)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    transitions(found.names, found.counts, options.out)
+    if options.output.json:
+        counts = found.counts.tolist()
+        print(json.dumps({"rate": found.rate, "names": found.names, "counts": counts, "picture": str(options.out)}))
+    elif not options.output.quiet:
+        print(f"{int(found.counts.sum()):,} labels, {100 * found.rate:.2f} % of them wrong")
+        show_table(noise_table(found))
+        print(f"wrote {options.out}")
 
 
 def bench_command(args: Sequence[str]) -> None:

@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 import tyro
 
 from eigen_reptile.config import Experiment
+from eigen_reptile.data import Dataset, Glyphs
+from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import Scale
 from eigen_reptile.stage import Device
+from eigen_reptile.tasks import TaskConfig
 
 Protocol = Literal["authors", "field"]
 Engine = Literal["here", "ray"]
@@ -110,6 +113,24 @@ class CompareOptions:
     """Folder of a finished run."""
     second: tyro.conf.Positional[Path]
     """Folder of the run that is subtracted from it."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """Show what noise does to the labels of a data set's training classes: how many become wrong, and which."""
+
+    data: Dataset = Glyphs()
+    """The data set."""
+    noise: NoiseConfig = NoiseConfig("symmetric", 0.2)
+    """The noise."""
+    task: TaskConfig = TaskConfig(way=5, shots=30)
+    """The tasks in which it acts, unless it acts on the bank."""
+    labels: int = 100_000
+    """Labels to look at, if it acts inside tasks; of a bank all are."""
+    out: Path = Path("runs/noise.png")
+    """Picture of the table of transitions."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 

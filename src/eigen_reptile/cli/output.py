@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -13,8 +14,12 @@ from rich.table import Table
 
 from eigen_reptile.bench import Figures
 from eigen_reptile.cli.options import Output
+from eigen_reptile.noise import Realised
 from eigen_reptile.report.paired import Comparison
 from eigen_reptile.report.tables import score
+
+FEW_CLASSES = 12
+"""Up to so many, a table of all of them can be read."""
 
 
 class Bars:
@@ -33,6 +38,9 @@ class Bars:
             "share": "share {:.2f}",
             "length": "length {:.2g}",
             "cosine_to_reptile": "cosine {:.2f}",
+            "kept": "kept {:.2f}",
+            "precision": "precision {:.2f}",
+            "recall": "recall {:.2f}",
             "images_per_second": "{:.0f} images/s",
         }
         notes: dict[str, str] = {}
@@ -136,6 +144,26 @@ def comparison_table(first: str, second: str, measure: str, comparisons: Sequenc
             score(measure, seeds.difference, seeds.ci95) if seeds else "needs two seeds",
             f"{seeds.p:.2g}" if seeds else "",
         )
+    return table
+
+
+def noise_table(found: Realised) -> Table:
+    """The whole table of transitions; of many classes only those that are confused most."""
+    shares = found.counts / np.maximum(found.counts.sum(1, keepdims=True), 1)
+    if len(found.names) <= FEW_CLASSES:
+        table = Table(title="share of each true class (row) told as each class (column), %", title_justify="left")
+        for heading in ("", *found.names):
+            table.add_column(heading)
+        for name, row in zip(found.names, shares, strict=True):
+            table.add_row(name, *(f"{100 * share:.2f}" for share in row))
+        return table
+    table = Table(title="what is confused most", title_justify="left")
+    for heading in ("true class", "told as", "share of the true class, %"):
+        table.add_column(heading)
+    wrong = shares * (1 - np.eye(len(shares)))
+    for true, told in zip(*np.unravel_index(np.argsort(-wrong, axis=None)[:FEW_CLASSES], wrong.shape), strict=True):
+        if wrong[true, told] > 0:
+            table.add_row(found.names[true], found.names[told], f"{100 * wrong[true, told]:.2f}")
     return table
 
 

@@ -5,11 +5,12 @@ told stands whether it is right; methods may log that, and must not use it.
 """
 
 from eigen_reptile.noise.banks import Flips, Realised, class_names, noisy_bank, noisy_draws, realised, with_noise
-from eigen_reptile.noise.config import NoiseConfig
+from eigen_reptile.noise.config import Kind, NoiseConfig
 from eigen_reptile.noise.tables import class_table, flipped, task_table
 
 __all__ = [
     "Flips",
+    "Kind",
     "NoiseConfig",
     "Realised",
     "class_names",

@@ -2,28 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from eigen_reptile.evaluate import interval95
 from eigen_reptile.methods import METHODS
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
-from eigen_reptile.report.paired import Comparison, comparisons, paired, why_not_comparable
+from eigen_reptile.report.noise import about_noise, by_noise, under
+from eigen_reptile.report.paired import comparisons, paired, why_not_comparable
 from eigen_reptile.report.tables import markdown, score
+from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, more_accurate, verdict
 
-HOLDS = "holds here"
-REVERSED = "does not hold here: it is the other way round"
-UNCLEAR = "not seen here: no clear difference"
 STABLE = 0.02
 """A change of accuracy that still counts as stable."""
-
-
-class Claim(NamedTuple):
-    says: str
-    """What the paper says, in short."""
-    measured: str
-    verdict: str
 
 
 FORMS = {"paper's form": "eigen-reptile-paper", "authors' form": "eigen-reptile-authors"}
@@ -42,6 +33,7 @@ def claims(groups: Sequence[Group]) -> list[Claim]:
         tested = Group(group.name, tuple(cell for cell in group.cells if cell.tests or not cell.converged))
         if tested.cells:
             found += _about_curves(tested) if group.measure == "squared error" else _about_pictures(tested)
+            found += about_noise(tested)
     return found
 
 
@@ -68,14 +60,15 @@ def _about_curves(group: Group) -> list[Claim]:
 def _about_pictures(group: Group) -> list[Claim]:
     """Section 5.2, and the appendix on the number of inner steps."""
     found: list[Claim] = []
-    reptile = group.find(METHODS["reptile"])
-    for form, name in FORMS.items():
-        ours = group.find(METHODS[name])
-        if ours and reptile and not why_not_comparable(ours, reptile):
-            for comparison in comparisons(ours, reptile):
-                how = f"{comparison.shots}-shot, {comparison.column}"
-                says = f"Eigen-Reptile ({form}) is more accurate than Reptile: {group.name}, {how}"
-                found.append(_more_accurate(says, comparison))
+    for noise, part in by_noise(group):
+        reptile = part.find(METHODS["reptile"])
+        for form, name in FORMS.items():
+            ours = part.find(METHODS[name])
+            if ours and reptile and not why_not_comparable(ours, reptile):
+                for comparison in comparisons(ours, reptile):
+                    how = f"{comparison.shots}-shot, {comparison.column}{under(noise)}"
+                    says = f"Eigen-Reptile ({form}) is more accurate than Reptile: {group.name}, {how}"
+                    found.append(more_accurate(says, comparison))
     if len({cell.experiment.inner.steps for cell in group.cells}) > 2:
         found.append(_plateau(group))
     return found
@@ -106,8 +99,8 @@ def _smaller(says: str, ours: Cell, theirs: Cell, measure: Callable[[Cell], np.n
     """Whether a measure is smaller with `ours`, seed by seed: both saw the same tasks and batches."""
     if not (ours.converged and theirs.converged):
         lost = " and ".join(cell.name for cell in (ours, theirs) if not cell.converged)
-        verdict = HOLDS if ours.converged else "does not hold here"
-        return Claim(says, f"{lost}: diverges with every outer step", verdict)
+        outcome = HOLDS if ours.converged else "does not hold here"
+        return Claim(says, f"{lost}: diverges with every outer step", outcome)
     mine, other = measure(ours), measure(theirs)
     if mine.size < 2:
         return Claim(says, f"{mine[0]:.4f} against {other[0]:.4f}, one seed", "not decided: it needs two seeds or more")
@@ -116,30 +109,7 @@ def _smaller(says: str, ours: Cell, theirs: Cell, measure: Callable[[Cell], np.n
         f"{score('squared error', *interval95(mine))} against {score('squared error', *interval95(other))}; "
         f"paired difference {found.difference:+.4f} ± {found.ci95:.4f} (p = {found.p:.2g}, {mine.size} seeds)"
     )
-    return Claim(says, measured, _verdict(-found.difference, found.ci95))
-
-
-def _more_accurate(says: str, comparison: Comparison) -> Claim:
-    tasks, seeds = comparison.over_tasks, comparison.over_seeds
-    measured = (
-        f"{100 * tasks.first:.2f} % against {100 * tasks.second:.2f} %; paired difference "
-        f"{100 * tasks.difference:+.2f} ± {100 * tasks.ci95:.2f} points (p = {tasks.p:.2g}, {tasks.pairs} tasks)"
-    )
-    if seeds is not None:
-        measured += f"; over {seeds.pairs} seeds {100 * seeds.difference:+.2f} ± {100 * seeds.ci95:.2f}"
-    return Claim(says, measured, _verdict_on_methods(comparison))
-
-
-def _verdict_on_methods(comparison: Comparison) -> str:
-    """Tasks tell trained networks apart; only seeds, each of which is a network of its own, tell methods apart."""
-    tasks, seeds = comparison.over_tasks, comparison.over_seeds
-    on_networks = _verdict(tasks.difference, tasks.ci95)
-    if on_networks == UNCLEAR:
-        return UNCLEAR
-    if seeds is None:
-        return "not decided: clear over the tasks, but it needs two seeds or more"
-    agree = _verdict(seeds.difference, seeds.ci95) == on_networks
-    return on_networks if agree else f"not decided: clear over the tasks, not over {seeds.pairs} seeds"
+    return Claim(says, measured, verdict(-found.difference, found.ci95))
 
 
 def _plateau(group: Group) -> Claim:
@@ -162,12 +132,6 @@ def _plateau(group: Group) -> Claim:
     seeds = len(cells[7].experiment.seeds)
     measured = f"{shots}-shot, {seeds} {'seed' if seeds == 1 else 'seeds'}: {listed}; points {changes}"
     return Claim(says, measured, f"{verdict}, within 2 points over the tasks")
-
-
-def _verdict(gain: float, ci95: float) -> str:
-    if gain - ci95 > 0:
-        return HOLDS
-    return REVERSED if gain + ci95 < 0 else UNCLEAR
 
 
 def _without_sign(unsigned: Cell, signed: Cell) -> Claim:

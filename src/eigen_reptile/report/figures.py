@@ -48,6 +48,40 @@ def learning_curves(group: Group, path: Path) -> None:
     _save(figure, path)
 
 
+def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots: int, column: str, path: Path) -> None:
+    """Test accuracy against the rate of wrong labels, one line for each method, with 95 % intervals over tasks."""
+    figure = _figure(7.0, 4.5)
+    axes = figure.subplots()
+    for number, (name, points) in enumerate(lines.items()):
+        tests = [(rate, next(test for test in cell.tests if test["shots"] == shots)) for rate, cell in points]
+        place = tests[0][1]["columns"].index(column)
+        axes.errorbar(
+            # A little apart, so that no interval hides another.
+            [rate + 0.004 * number for rate, _ in tests],
+            [100 * test["mean"][place] for _, test in tests],
+            [100 * test["ci95_tasks"][place] for _, test in tests],
+            color=f"C{number}", linestyle=STYLES[number % len(STYLES)], marker="o", capsize=3, label=name,
+        )  # fmt: skip
+    axes.set_title(f"{shots}-shot, {column}")
+    _label(axes, "rate of wrong labels in training", "accuracy on test tasks, %")
+    _save(figure, path)
+
+
+def transitions(names: Sequence[str], counts: np.ndarray, path: Path) -> None:
+    """How often each class was told as each: shares of the true class, in per cent."""
+    side = min(max(3.5, 0.16 * len(names)), 14.0)
+    figure = _figure(side + 1.5, side)
+    axes = figure.subplots()
+    shares = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    image = axes.imshow(shares, cmap="viridis", vmin=0)
+    figure.colorbar(image, ax=axes, label="% of the true class")
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.set_xlabel("told as")
+    axes.set_ylabel("true class")
+    _save(figure, path)
+
+
 def accuracy_over_inner_steps(cells: Sequence[Cell], path: Path) -> None:
     """Test accuracy against the number of inner steps in training, with 95 % intervals over tasks."""
     figure = _figure(7.0, 4.5)

@@ -87,7 +87,8 @@ def _tasks_of(exp: Experiment) -> dict[str, Any]:
     data = value["data"]
     if not isinstance(exp.data, Folder):  # elsewhere there may be other pictures, but an official set is the same
         data = {name: setting for name, setting in data.items() if name != "root"}
-    return {"data": data, "evaluation": value["evaluation"], "way": exp.task.way}
+    noise = value["noise"] if exp.evaluation.noisy else None
+    return {"data": data, "evaluation": value["evaluation"], "way": exp.task.way, "noise": noise}
 
 
 def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> Paired | None:

@@ -10,9 +10,9 @@ import numpy as np
 from eigen_reptile.experiment import read_examples
 from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes import RECIPES
-from eigen_reptile.report import figures, tables
+from eigen_reptile.report import figures, noise, tables
 from eigen_reptile.report.claims import claims_table
-from eigen_reptile.report.collect import Cell, Group
+from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 
 
 class Section(NamedTuple):
@@ -101,6 +101,7 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         figures.accuracy_over_inner_steps(by_steps, figure)
         text = "Accuracy against the number of inner steps in training (paper, appendix)."
         sections.append(Section(f"{group.name}-steps", f"{group.name}: inner steps", text, figure=figure))
+    sections += _about_noise(group, drawings)
     examples = _same_example({cell.name: found for cell in group.cells if (found := read_examples(cell.folder))})
     if examples:
         figure = drawings / f"{group.name}-example.png"
@@ -109,6 +110,25 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         sections.append(
             Section(f"{group.name}-example", f"{group.name}: pictures and predictions", text, figure=figure)
         )
+    return sections
+
+
+def _about_noise(group: Group, drawings: Path) -> list[Section]:
+    """How accuracy falls as more labels are wrong, and what selectors made of them."""
+    sections = []
+    for kind in ("symmetric", "asymmetric"):
+        lines = noise.lines_over_rate(group, kind)
+        if any(rate > 0 for points in lines.values() for rate, _ in points):
+            for shots, column in shots_and_columns(group.cells):
+                if column == "transductive":
+                    figure = drawings / f"{group.name}-{kind}-{shots}.png"
+                    figures.accuracy_over_noise(lines, shots, column, figure)
+                    title = f"{group.name}: {kind} noise, {shots}-shot"
+                    text = f"Accuracy against the rate of {kind} noise in training (paper, table 3)."
+                    sections.append(Section(f"{group.name}-{kind}-{shots}", title, text, figure=figure))
+    if table := noise.selection_table(group):
+        text = "What was dropped from the candidates, on average over training, against the true labels."
+        sections.append(Section(f"{group.name}-selection", f"{group.name}: samples kept and dropped", text, table))
     return sections
 
 
