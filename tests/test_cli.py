@@ -418,3 +418,21 @@ def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypa
         else:
             assert (config["meta"]["steps"], config["task"]["way"], test["shots"]) == (4, 1, 10)
             assert f"{mean:.4f} ± " in table
+
+
+def test_data_noise_shows_the_rate_and_the_table(cli: Cli, pictures: Path) -> None:
+    where = ("--data.root", str(pictures), "--noise.kind", "asymmetric", "--noise.rate", "0.4", "--labels", "20000")
+    said = cli("data", "noise", "folder", *where, "--out", "shown/table.png", "--json")
+    assert said.code == 0, said.err
+    found = json.loads(said.out)
+    counts = np.array(found["counts"])
+    assert counts.shape == (5, 5)
+    assert counts.sum() >= 20000
+    assert found["rate"] == pytest.approx(0.4, abs=0.02)
+    assert np.argsort(-counts, axis=1)[:, 1].tolist() == [1, 2, 3, 4, 0]
+    assert Image.open("shown/table.png").size[0] > 100
+    in_bank = cli("data", "noise", "folder", *where, "--noise.where", "bank")
+    assert in_bank.code == 0, in_bank.err
+    assert "% of them wrong" in in_bank.out
+    assert cli("data", "noise", "sine", "--noise.kind", "symmetric", "--noise.rate", "0.4").code == 2
+    assert "from 0 to 1" in cli("data", "noise", "folder", *where[:4], "--noise.rate", "2").problem()

@@ -19,7 +19,7 @@ LEVELS = [
     {"state"},
     {"recipes", "train"},
     {"experiment"},
-    {"bench", "jobs"},
+    {"bench", "jobs", "theory"},
     {"report"},
     {"cli"},
     {"__main__"},

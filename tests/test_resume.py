@@ -34,11 +34,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from eigen_reptile import run_experiment
+from eigen_reptile.methods import EigenReptile, Ispl, Selected
+from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.tasks import TaskConfig
 from pictures import SMALL
-meta = replace(SMALL.meta, steps={STEPS}, batch=1)
-evaluation = replace(SMALL.evaluation, every=5, monitor_tasks=2)
-run_experiment(replace(SMALL, meta=meta, evaluation=evaluation), Path(sys.argv[1]), checkpoint_every=10)
+exp = replace(
+    SMALL,
+    method=Selected(EigenReptile(), Ispl(decay=0.02, every=7)),
+    noise=NoiseConfig("symmetric", 0.3),
+    task=TaskConfig(way=3, shots=12),
+    meta=replace(SMALL.meta, steps={STEPS}, batch=1),
+    evaluation=replace(SMALL.evaluation, every=5, monitor_tasks=2),
+)
+run_experiment(exp, Path(sys.argv[1]), checkpoint_every=10)
 """
+"""With wrong labels, and a threshold that falls while training."""
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:

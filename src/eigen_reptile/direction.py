@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 Length = Literal["net", "path"]
 
-CHUNK = 65536
+CHUNK = 2**18
 """Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
 
 
@@ -109,7 +109,7 @@ def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[T
     scale = W.new_full(W.shape[:-2], torch.finfo(dtype).tiny, dtype=dtype)
     for chunk in _chunks(W):
         furthest = torch.maximum(chunk.amax((-2, -1)), -chunk.amin((-2, -1))).clamp(min=torch.finfo(dtype).tiny)
-        chunk = chunk / furthest[..., None, None]
+        chunk.div_(furthest[..., None, None])
         larger = torch.maximum(scale, furthest)
         before, now = ((part / larger).to(place).double().square()[..., None, None] for part in (scale, furthest))
         gram = before * gram + now * (chunk @ chunk.mT).to(place).double()

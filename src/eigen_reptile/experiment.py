@@ -267,8 +267,8 @@ def _mean_score(scores: np.ndarray, diverged_at: torch.Tensor) -> float | None:
 
 
 def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What was logged while training, on average over the lines that have it."""
-    names = dict.fromkeys(name for line in lines for name in line if name not in ("kind", "step"))
+    """What was logged while training, on average over the lines that have it; but for the speed, which is chance."""
+    names = dict.fromkeys(name for line in lines for name in line if not name.endswith(("kind", "step", "per_second")))
     return {name: float(f"{np.mean([line[name] for line in lines if name in line]):.4g}") for name in names}
 
 

@@ -54,6 +54,8 @@ class TrainState(NamedTuple):
         theta = self.theta + lr[:, None] * proposal.direction
         finite = theta.isfinite().all(-1) & proposal.memory.square.isfinite().all(-1)
         alive = self.diverged_at < 0
+        if bool((alive & finite).all()):  # nearly always, and then nothing needs to be put together
+            return self._replace(step=step, theta=theta, memory=proposal.memory)
         return self._replace(
             step=step,
             theta=_where(alive & finite, theta, self.theta),

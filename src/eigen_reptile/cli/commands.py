@@ -21,6 +21,7 @@ from eigen_reptile.cli.options import (
     QuickstartOptions,
     ReportOptions,
     RunOptions,
+    TheoryOptions,
     TrainOptions,
     Work,
 )
@@ -49,6 +50,7 @@ from eigen_reptile.report.figures import transitions
 from eigen_reptile.report.paired import Paired, compare_runs
 from eigen_reptile.report.performance import write_performance
 from eigen_reptile.stage import found_device
+from eigen_reptile.theory import STUDIES, made
 
 
 def list_command(args: Sequence[str]) -> None:
@@ -57,7 +59,8 @@ def list_command(args: Sequence[str]) -> None:
         "methods": {name: _first_line(method) + _settings(method) for name, method in METHODS.items()},
         "datasets": {name: _first_line(dataset) for name, dataset in DATASETS.items()},
         "models": {name: _first_line(model) + _settings(model) for name, model in MODELS.items()},
-        "recipes": {name: recipe.about for name, recipe in RECIPES.items()},
+        "recipes": {name: recipe.about for name, recipe in RECIPES.items()}
+        | {"theory": "The theorems of the appendices, put to the test."},
         "benchmarks": {name: _first_line(benchmark) for name, benchmark in BENCHMARKS.items()},
     }
     if options.output.json:
@@ -95,8 +98,11 @@ def train_command(args: Sequence[str]) -> None:
 
 
 def run_command(args: Sequence[str]) -> None:
-    name, rest = named(args, RECIPES, "recipe", default="RECIPE" if asks_for_help(args) else None)
-    about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(RECIPES)}."
+    known = {**RECIPES, "theory": STUDIES}
+    name, rest = named(args, known, "recipe", default="RECIPE" if asks_for_help(args) else None)
+    if name == "theory":
+        return _theory(rest)
+    about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(known)}."
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
     _check_trainable(options)
     check_positive("--jobs", options.jobs)
@@ -111,6 +117,24 @@ def run_command(args: Sequence[str]) -> None:
         kind = FolderError if all(isinstance(error, FolderError) for error in failed.values()) else RunError
         reasons = "; ".join(f"{cell}: {error}" for cell, error in failed.items())
         raise kind(f"{len(failed)} of {len(cells)} cells failed. {reasons}")
+
+
+def _theory(args: Sequence[str]) -> None:
+    about = f"{TheoryOptions.__doc__}\n\nStudies: {', '.join(STUDIES)}."
+    options = parse(TheoryOptions, args, "run theory", TheoryOptions(), about)
+    for study in options.only:
+        if study not in STUDIES:
+            raise UsageError(no_such("study", study, list(STUDIES)))
+    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
+        written = [
+            made(name, options.out / name, progress.task) for name in STUDIES if name in (options.only or STUDIES)
+        ]
+    if options.output.json:
+        print(json.dumps([str(path) for path in written]))
+    elif not options.output.quiet:
+        for path in written:
+            print(f"wrote {path}")
+        print(f"Tables and figures: eigen-reptile report {options.out}")
 
 
 def report_command(args: Sequence[str]) -> None:

@@ -90,6 +90,18 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class TheoryOptions:
+    """Put the theorems of the paper's appendices to the test; studies that are there already are skipped."""
+
+    out: Path = Path("runs/theory")
+    """Folder that gets one folder for each study."""
+    only: tuple[str, ...] = ()
+    """Studies to make; all if none is named."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
 class ReportOptions:
     """Make tables, figures, the claims' verdicts and an HTML page from result files."""
 

@@ -52,6 +52,7 @@ class SineBank(Bank):
 
     def __init__(self, config: Sine) -> None:
         self._config = config
+        self._grid = np.linspace(config.low, config.high, config.points, dtype=np.float32)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,8 +69,7 @@ class SineBank(Bank):
         The support is the whole grid too if that many shots are asked for, as in the original script's
         training; otherwise it is drawn from the grid with replacement, as in that script's evaluation.
         """
-        config = self._config
-        grid = np.linspace(config.low, config.high, config.points, dtype=np.float32)
+        config, grid = self._config, self._grid
         uniform = np.stack([rng.random((count, 2)) for rng in rngs])
         amplitude = config.min_amplitude + (config.max_amplitude - config.min_amplitude) * uniform[..., :1]
         phase = 2 * np.pi * uniform[..., 1:]

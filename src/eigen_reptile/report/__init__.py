@@ -9,11 +9,13 @@ from jinja2 import Environment
 from eigen_reptile.files import RunError, write_atomically
 from eigen_reptile.report.collect import collect
 from eigen_reptile.report.sections import Section, make_sections
+from eigen_reptile.report.theory import read_studies
 
 
 def write_report(results: Path, out: Path, insert: Sequence[Path]) -> list[Path]:
     """Write the report on all results below a folder; returns the files written."""
-    sections = make_sections(collect(results), out / "figures")
+    studies = read_studies(results)
+    sections = make_sections(collect(results, needed=not studies), studies, out / "figures")
     page, text, verdicts = out / "report.html", out / "results.md", out / "claims.md"
     template = Environment(autoescape=True).from_string(files(__package__).joinpath("page.html").read_text("utf-8"))
     write_atomically(page, template.render(sections=sections).encode())

@@ -97,13 +97,13 @@ class Group:
         return next((cell for cell in self.cells if cell.experiment.method == method), None)
 
 
-def collect(folder: Path) -> list[Group]:
+def collect(folder: Path, needed: bool = True) -> list[Group]:
     """All results below the folder, those of one measure in one folder together, by name.
 
-    RunError if there are none or one cannot be read.
+    RunError if one cannot be read, or if there are none and some are needed.
     """
     files = sorted(folder.glob("**/result.json"))
-    if not files:
+    if needed and not files:
         raise RunError(f"no result.json below {folder}: train something there first")
     cells = sorted(map(read_cell, files), key=_place)
     groups = [(place, tuple(found)) for place, found in groupby(cells, key=_place)]

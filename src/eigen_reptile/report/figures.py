@@ -13,6 +13,7 @@ from scipy import stats
 from eigen_reptile.bench import Figures
 from eigen_reptile.files import write_atomically
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
+from eigen_reptile.theory import Panel
 
 STYLES = ("-", "-", "-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 
@@ -64,6 +65,20 @@ def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots
         )  # fmt: skip
     axes.set_title(f"{shots}-shot, {column}")
     _label(axes, "rate of wrong labels in training", "accuracy on test tasks, %")
+    _save(figure, path)
+
+
+def study_panels(panels: Sequence[Panel], path: Path) -> None:
+    """The panels of a study side by side, two in a row."""
+    rows = -(-len(panels) // 2)
+    figure = _figure(10.0, 3.8 * rows)
+    for axes, panel in zip(figure.subplots(rows, 2, squeeze=False).flat, panels, strict=False):
+        for number, (name, x, y, half) in enumerate(panel.lines):
+            axes.errorbar(x, y, half, color=f"C{number}", marker="o", capsize=3, label=name)
+        if panel.logarithmic:
+            axes.set_xscale("log")
+        axes.set_title(panel.title)
+        _label(axes, panel.x, panel.y)
     _save(figure, path)
 
 

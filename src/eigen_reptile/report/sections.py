@@ -13,6 +13,7 @@ from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import figures, noise, tables
 from eigen_reptile.report.claims import claims_table
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
+from eigen_reptile.report.theory import Found, study_table
 
 
 class Section(NamedTuple):
@@ -35,12 +36,17 @@ class Section(NamedTuple):
         return base64.b64encode(self.figure.read_bytes()).decode() if self.figure else ""
 
 
-def make_sections(groups: Sequence[Group], drawings: Path) -> list[Section]:
+def make_sections(groups: Sequence[Group], studies: Sequence[Found], drawings: Path) -> list[Section]:
     """All parts of the report, with their figures drawn into a folder."""
     drawings.mkdir(parents=True, exist_ok=True)
     sections: list[Section] = []
     for group in groups:
         sections += _about_curves(group, drawings) if group.measure == "squared error" else _about(group, drawings)
+    for name, study, origin in studies:
+        figure = drawings / f"theory-{name}.png"
+        figures.study_panels(study.panels, figure)
+        text = f"{study.about} ({origin})"
+        sections.append(Section(f"theory-{name}", study.title, text, study_table(study), figure))
     claims = (
         "Paired: all methods saw the same tasks and batches. On the sine wave a claim holds if the 95 % interval "
         "of the difference over seeds lies on its side of zero. On pictures it must lie there over test tasks "

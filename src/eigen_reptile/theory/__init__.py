@@ -1,0 +1,39 @@
+"""The theory of the paper's appendices as experiments, one file each."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from eigen_reptile.experiment import environment
+from eigen_reptile.files import write_json
+from eigen_reptile.progress import Announce
+from eigen_reptile.theory.discarding import discarding
+from eigen_reptile.theory.gradient_noise import gradient_noise
+from eigen_reptile.theory.spectrum import spectrum
+from eigen_reptile.theory.study import Line, Panel, Study
+
+STUDIES: dict[str, Callable[[Announce], Study]] = {
+    "gradient-noise": gradient_noise,
+    "discarding": discarding,
+    "spectrum": spectrum,
+}
+STUDY_FORMAT = 1
+FILE = "study.json"
+
+
+def made(name: str, folder: Path, announce: Announce) -> Path:
+    """The file of a study, which is made if it is not there."""
+    file = folder / FILE
+    if not file.exists():
+        started = time.monotonic()
+        found = STUDIES[name](announce)
+        folder.mkdir(parents=True, exist_ok=True)
+        took = {"seconds": round(time.monotonic() - started, 1), "environment": environment(torch.device("cpu"))}
+        panels = [panel._asdict() | {"lines": [line._asdict() for line in panel.lines]} for panel in found.panels]
+        write_json(file, {"format": STUDY_FORMAT, **found._asdict(), "panels": panels, **took})
+    return file
+
+
+__all__ = ["FILE", "STUDIES", "STUDY_FORMAT", "Line", "Panel", "Study", "made"]
