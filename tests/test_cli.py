@@ -79,7 +79,7 @@ def test_list_names_everything(cli: Cli) -> None:
     listed = json.loads(said.out)
     assert list(listed["methods"]) == list(METHODS)
     assert list(listed["datasets"]) == list(DATASETS)
-    assert list(listed["recipes"]) == list(RECIPES)
+    assert list(listed["recipes"]) == [*RECIPES, "theory"]
     assert all(meaning for entries in listed.values() for meaning in entries.values())
 
 
@@ -156,6 +156,7 @@ HELP = {
     ],
     "report": ["Folder below which the result files lie."],
     "compare": ["Folder of a finished run.", "Folder of the run that is subtracted from it."],
+    "data": ["Picture of the table of transitions.", "Probability of a wrong label (p)."],
     "bench": ["JSON file for the figures."],
     "list": ["Print nothing but errors."],
 }
@@ -430,7 +431,8 @@ def test_data_noise_shows_the_rate_and_the_table(cli: Cli, pictures: Path) -> No
     assert counts.sum() >= 20000
     assert found["rate"] == pytest.approx(0.4, abs=0.02)
     assert np.argsort(-counts, axis=1)[:, 1].tolist() == [1, 2, 3, 4, 0]
-    assert Image.open("shown/table.png").size[0] > 100
+    with Image.open("shown/table.png") as picture:
+        assert picture.size[0] > 100
     in_bank = cli("data", "noise", "folder", *where, "--noise.where", "bank")
     assert in_bank.code == 0, in_bank.err
     assert "% of them wrong" in in_bank.out

@@ -196,7 +196,7 @@ def test_the_documents_are_those_of_the_committed_results(tmp_path: Path) -> Non
 def test_the_report_on_pictures_holds_the_results_numbers(pictures: Path, report_on_pictures: Path) -> None:
     page, text = ((report_on_pictures / name).read_text() for name in ("report.html", "README.md"))
     assert "old" not in text
-    assert "scaled down: 4 iterations here, 100,000 in the paper's protocol" in page
+    assert "scaled down: 4 iterations here, 100,000 in section 5.2 of the paper" in page
     for folder in (pictures / "shapes").iterdir():
         inner, outer, *shown = rows(text)[folder.name]
         assert (inner, outer) == ("0.01", "0.5")

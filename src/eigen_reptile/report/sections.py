@@ -153,7 +153,7 @@ def _protocol(cells: Sequence[Cell]) -> str:
     scale = (
         ""
         if lengths[0] >= 100_000
-        else f" This is scaled down: {steps} iterations here, 100,000 in the paper's protocol."
+        else f" This is scaled down: {steps} iterations here, 100,000 in section 5.2 of the paper."
     )
     return (
         f"{exp.task.way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
