@@ -16,9 +16,9 @@ test: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
 
-# Tables, figures and verdicts in docs/ and README.md, from the committed result files.
+# Tables, figures and verdicts in docs/ and README.md, from the committed files of results and benchmarks.
 docs: .venv/installed
-	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md
+	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md --benchmarks benchmarks
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

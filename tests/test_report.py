@@ -23,6 +23,7 @@ from eigen_reptile.progress import silent
 from eigen_reptile.report import write_report
 from eigen_reptile.report.claims import claims, mean_of_curve
 from eigen_reptile.report.collect import Cell, collect
+from eigen_reptile.report.performance import write_performance
 from pictures import SMALL as FEW
 
 ROOT = Path(__file__).parent.parent
@@ -186,7 +187,8 @@ def test_the_documents_are_those_of_the_committed_results(tmp_path: Path) -> Non
         copies.append(tmp_path / Path(name).name)
         copies[-1].write_text((ROOT / name).read_text())
     write_report(ROOT / "results", tmp_path, copies)
-    for name in ("README.md", "docs/algorithm.md", "docs/claims.md", "docs/results.md"):
+    write_performance(ROOT / "benchmarks", tmp_path)
+    for name in ("README.md", "docs/algorithm.md", "docs/claims.md", "docs/results.md", "docs/performance.md"):
         assert (tmp_path / Path(name).name).read_text() == (ROOT / name).read_text(), f"{name}: run make docs"
 
 
