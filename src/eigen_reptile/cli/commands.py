@@ -242,7 +242,7 @@ def _quick_sine(method: Method, steps: int) -> Experiment:
 
 def _quick_glyphs(method: Method, steps: int) -> Experiment:
     experiment = standard(DATASETS["glyphs"], method)
-    evaluation = replace(experiment.evaluation, shots=(1,), tasks=50, monitor_tasks=20, every=max(1, steps // 3))
+    evaluation = replace(experiment.evaluation, shots=(1,), tasks=40, monitor_tasks=10, every=max(1, steps // 3))
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
 
 

@@ -167,7 +167,7 @@ class QuickstartOptions:
     """Folder for the runs and the report."""
     steps: int = 4000
     """Outer iterations of each method on the sine wave; the paper has 30,000."""
-    glyph_steps: int = 150
+    glyph_steps: int = 120
     """Outer iterations of each method on glyphs."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
