@@ -414,7 +414,7 @@ def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypa
         mean = test["mean"][-1]
         if data == "glyphs":
             assert config["data"]["kind"] == "Patterns"
-            assert (config["meta"]["steps"], config["task"]["way"], test["shots"], test["tasks"]) == (2, 5, 1, 50)
+            assert (config["meta"]["steps"], config["task"]["way"], test["shots"], test["tasks"]) == (2, 5, 1, 40)
             assert f"{100 * mean:.2f} ± " in table
         else:
             assert (config["meta"]["steps"], config["task"]["way"], test["shots"]) == (4, 1, 10)
