@@ -58,14 +58,14 @@ def test_agrees_with_the_d_by_d_eigendecomposition(seed: int, rows: int, d: int,
         assert travelled.item() / scale == pytest.approx(dense_length, rel=1e-6, abs=1e-9 * spectrum[0] ** 0.5)
 
 
-@pytest.mark.parametrize("tasks", [1, 64])
+@pytest.mark.parametrize("tasks", [1, 6])
 @pytest.mark.parametrize("rows", [2, 5, 8])
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
 def test_float32_agrees_with_numpys_svd(tasks: int, rows: int, scale: float) -> None:
     W = (scale * trajectories(1, tasks, rows, 3 * CHUNK // 2)).float()
     vector, share, _ = main_direction(W)
     assert vector.dtype == torch.float32
-    for task in range(0, tasks, 9):
+    for task in range(0, tasks, 5):
         X = W[task].double().numpy() / scale
         X = X - X.mean(0)
         _, singular, right = np.linalg.svd(X, full_matrices=False)
