@@ -437,4 +437,5 @@ def test_data_noise_shows_the_rate_and_the_table(cli: Cli, pictures: Path) -> No
     assert in_bank.code == 0, in_bank.err
     assert "% of them wrong" in in_bank.out
     assert cli("data", "noise", "sine", "--noise.kind", "symmetric", "--noise.rate", "0.4").code == 2
+    assert "--noise.kind" in cli("data", "noise", "folder", *where[:2]).problem()
     assert "from 0 to 1" in cli("data", "noise", "folder", *where[:4], "--noise.rate", "2").problem()

@@ -177,6 +177,8 @@ def data_command(args: Sequence[str]) -> None:
     about = f"{NoiseOptions.__doc__}\n\ndata noise DATASET: data sets are {', '.join(DATASETS)}."
     options = parse(NoiseOptions, rest, f"data noise {data}", NoiseOptions(data=DATASETS[data]), about)
     check_positive("--labels", options.labels)
+    if options.noise.kind == "none":
+        raise UsageError("say which noise to look at: --noise.kind symmetric, asymmetric, matrix or labels")
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         banks = options.data.load(progress.task)
     task = banks.train.fitted(TaskShape(options.task.way, options.task.shots, 0))

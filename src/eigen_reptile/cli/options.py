@@ -135,8 +135,8 @@ class NoiseOptions:
 
     data: Dataset = Glyphs()
     """The data set."""
-    noise: NoiseConfig = NoiseConfig("symmetric", 0.2)
-    """The noise."""
+    noise: NoiseConfig = NoiseConfig()
+    """The noise; its kind must be named."""
     task: TaskConfig = TaskConfig(way=5, shots=30)
     """The tasks in which it acts, unless it acts on the bank."""
     labels: int = 100_000

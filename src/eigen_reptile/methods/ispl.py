@@ -19,9 +19,9 @@ from eigen_reptile.tasks import Batches, Tasks, take_samples
 class Ispl(Selector):
     """Drop the samples whose loss under prior models, fitted to other samples of the task, is gamma or more.
 
-    The defaults are what worked here: the candidates themselves teach the priors, each of which is then asked about
-    those that it has not seen; and the threshold is a little above the loss of a guess, so that a label is dropped if
-    the priors find it less likely than chance. With the paper's gamma of 10 hardly anything is ever dropped.
+    The defaults are not the paper's (`paper()`), whose gamma of 10 is six times the loss of a guess among five. Here
+    the candidates themselves teach the priors, each of which is then asked about those that it has not seen; and the
+    threshold is a little above the loss of a guess: a label is dropped if the priors find it less likely than chance.
     """
 
     priors: int = 2

@@ -130,8 +130,8 @@ def realised(bank: Bank, noise: NoiseConfig, known: set[str], task: TaskShape, l
     """What noise does to the labels of a bank of pictures; inside tasks, to at least so many of them."""
     if not isinstance(bank, ImageBank):
         raise DataError("this data set has no labels that could be wrong")
-    if noise.kind == "none" or noise.where == "bank":
-        true, given = bank.labels, bank.labels if noise.kind == "none" else given_labels(bank, noise, known)
+    if noise.where == "bank":
+        true, given = bank.labels, given_labels(bank, noise, known)
         return _counted(list(bank.names), true[given >= 0], given[given >= 0])
     flips = Flips(noise, bank.names, known)
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
