@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import CifarFs, MiniImagenet
-from eigen_reptile.methods import METHODS
+from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Selected
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.recipes.cifar_fs import CIFAR_FS
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
-from eigen_reptile.recipes.pictures import full, shrunk
+from eigen_reptile.recipes.pictures import full, shrunk, tuning
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 from eigen_reptile.tasks import TaskConfig
 
@@ -24,6 +23,8 @@ METHOD_NAMES = (
 RATES = (0.1, 0.2, 0.5)
 TASK = TaskConfig(way=5, shots=30)
 SMALL = CIFAR_SMALL._replace(steps=2000, seeds=(0,))
+GAMMAS = (0.8, 1.2, 1.8, 2.7)
+"""Thresholds of ISPL, in the loss of a guess, that short runs on validation tasks choose from."""
 
 
 def noises() -> dict[str, NoiseConfig]:
@@ -43,7 +44,7 @@ def cells_under(noises: Mapping[str, NoiseConfig], scale: Scale, on_cifar: bool 
     is what a practitioner could do, who has no clean labels to choose with.
     """
     if scale == "tune":
-        return CIFAR_FS.cells(scale)
+        return _thresholds()
     found = {}
     for end, noise in noises.items():
         for name in METHOD_NAMES:
@@ -52,6 +53,24 @@ def cells_under(noises: Mapping[str, NoiseConfig], scale: Scale, on_cifar: bool 
             rates = SMALL.rates["reptile" if name.startswith("reptile") else "eigen-reptile-authors"]
             found[f"{name}-{end}"] = _in_full(cell) if scale == "full" else shrunk(cell, SMALL, rates)
     return found
+
+
+def _thresholds() -> dict[str, Experiment]:
+    """ISPL's choice of gamma where it matters most: at the highest rate of noise."""
+    rates = SMALL.rates["eigen-reptile-authors"]
+    return {
+        f"eigen-reptile-ispl-{gamma:g}": tuning(
+            replace(
+                standard(CifarFs(), Selected(EigenReptile(), Ispl(gamma=gamma))),
+                task=TASK,
+                noise=NoiseConfig("symmetric", max(RATES), "task"),
+            ),
+            400,
+            rates.inner,
+            (rates.outer,),
+        )
+        for gamma in GAMMAS
+    }
 
 
 def _in_full(cell: Experiment) -> Experiment:
