@@ -103,29 +103,26 @@ class Ispl(Selector):
             Batches(*(part[:, :, some].flatten(2, 3) for part in batches))
             for some in (slice(aside), slice(aside, None))
         )
-        x, y = take_samples(tasks.x, candidates.chosen), candidates.y
+        places = torch.arange(candidates.chosen.shape[2], device=theta.device)
         total, asked = torch.zeros_like(candidates.weight), torch.zeros_like(candidates.weight)
         for number in range(self.priors):
-            if self.prior_batches:
-                lessons, unseen = self._lessons(set_aside, number), torch.ones_like(asked)
-            else:
-                lessons = self._lessons(candidates, number)
-                unseen = torch.ones_like(asked)
-                unseen[:, :, self._part(candidates, number)] = 0
+            part = self._part(len(places), number)
+            unseen = places if self.prior_batches else torch.cat([places[: part.start], places[part.stop :]])
+            lessons = self._lessons(set_aside if self.prior_batches else candidates, number)
             prior, _ = adapt(learner, theta, memory, tasks.x, self._in_steps(lessons, inner), inner)
-            total = total + unseen * learner.losses(prior, x, y)
-            asked = asked + unseen
-        unit = loss_of_a_guess(tasks, y) if self.unit == "guess" else 1.0
+            x, y = take_samples(tasks.x, candidates.chosen[:, :, unseen]), candidates.y[:, :, unseen]
+            total[:, :, unseen] += learner.losses(prior, x, y)
+            asked[:, :, unseen] += 1
+        unit = loss_of_a_guess(tasks, candidates.y) if self.unit == "guess" else 1.0
         return keep(candidates, total / asked, self.gamma_at(step) * unit, inner, self.order, self.discard)
 
-    def _part(self, samples: Batches, number: int) -> slice:
+    def _part(self, count: int, number: int) -> slice:
         """One prior's own part of some samples. They are in random order, so that any cut of them is a random one."""
-        count = samples.chosen.shape[2]
         return slice(number * count // self.priors, (number + 1) * count // self.priors)
 
     def _lessons(self, samples: Batches, number: int) -> Batches:
         """What one prior learns from."""
-        part = self._part(samples, number)
+        part = self._part(samples.chosen.shape[2], number)
         if self.sharing == "shared":
             return Batches(*(some.roll(-part.start, dims=2) for some in samples))
         return Batches(*(some[:, :, part] for some in samples))
