@@ -14,7 +14,7 @@ import pytest
 from eigen_reptile.config import Experiment, from_json, to_json
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import Conv4
-from eigen_reptile.methods import METHODS, EigenReptile, Method, Reptile, Selected
+from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Method, Reptile, Selected
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import RECIPES, Published, Scale
 from eigen_reptile.tasks import TaskConfig
@@ -115,14 +115,14 @@ def test_what_the_issue_asks_for_at_small_scale() -> None:
 
 @pytest.mark.parametrize("recipe", PICTURES)
 def test_rates_are_sought_with_the_same_tries_for_each_method_and_never_on_the_test(recipe: str) -> None:
-    cells = RECIPES[recipe].cells("tune").values()
+    small = RECIPES[recipe].cells("small").values()
+    noisy = any(cell.noise != NoiseConfig() for cell in small)
+    # Under noise, a method has the rates of itself, or of the method that it wraps, without noise.
+    cells = RECIPES["cifar-fs" if noisy else recipe].cells("tune").values()
     assert not any(cell.evaluation.test for cell in cells)
     tries: dict[Method, set[tuple[float, float]]] = defaultdict(set)
     for cell in cells:
         tries[cell.method] |= {(cell.inner.lr, lr) for lr in cell.meta.lr}
-    small = RECIPES[recipe].cells("small").values()
-    # Under noise, a method has the rates of itself, or of the method that it wraps, without noise.
-    noisy = any(cell.noise != NoiseConfig() for cell in small)
     used = {cell.method.method if isinstance(cell.method, Selected) else cell.method for cell in small}
     assert used <= set(tries) if noisy else used == set(tries)
     assert len({frozenset(tried) for tried in tries.values()}) == 1
@@ -134,6 +134,20 @@ def test_rates_are_sought_with_the_same_tries_for_each_method_and_never_on_the_t
     for cell in small:
         method = cell.method.method if isinstance(cell.method, Selected) else cell.method
         assert {(cell.inner.lr, lr) for lr in cell.meta.lr} <= tries[method]
+
+
+def test_the_threshold_of_ispl_is_sought_under_noise_and_never_on_the_test() -> None:
+    cells = list(RECIPES["noisy"].cells("tune").values())
+    assert not any(cell.evaluation.test for cell in cells)
+    assert all(cell.noise.rate == 0.5 for cell in cells)
+    thresholds = set()
+    for cell in cells:
+        assert isinstance(cell.method, Selected)
+        assert isinstance(cell.method.selector, Ispl)
+        thresholds.add(cell.method.selector.gamma)
+        assert replace(cell.method.selector, gamma=Ispl().gamma) == Ispl()
+        assert replace(cell, method=METHODS["reptile"]) == replace(cells[0], method=METHODS["reptile"])
+    assert Ispl().gamma in thresholds
 
 
 def papers_tables() -> list[str]:
