@@ -1,7 +1,9 @@
 """Shapes in signatures are checked while testing, and only then."""
 
 import os
+from pathlib import Path
 
+import pytest
 import torch
 from jaxtyping import install_import_hook
 
@@ -12,3 +14,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 with install_import_hook("eigen_reptile", "beartype.beartype"):
     import eigen_reptile
     import eigen_reptile.cli  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real data beside the repository."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        reason = f"there is no {folder}"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    return folder

@@ -6,7 +6,6 @@ import hashlib
 import http.server
 import io
 import logging
-import os
 import pickle
 import re
 import shutil
@@ -39,16 +38,6 @@ FOLDERS: dict[Split, str] = {"train": "train", "validation": "val", "test": "tes
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EIGEN_REPTILE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("EIGEN_REPTILE_DATA", str(tmp_path / "data"))
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """Real data beside the repository."""
-    folder = Path(__file__).parents[2] / "shared" / "data"
-    if not folder.is_dir():
-        reason = f"there is no {folder}"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    return folder
 
 
 def load(data: PictureSet) -> dict[Split, ImageBank]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Banks, DataError, Dataset, ImageBank, Sine, TaskShape
 from eigen_reptile.methods import METHODS
-from eigen_reptile.noise import NoiseConfig, class_table, flipped, noisy_bank, task_table, with_noise
+from eigen_reptile.noise import NoiseConfig, class_table, flipped, given_labels, noisy_bank, task_table, with_noise
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.streams import stream
@@ -233,8 +233,55 @@ def test_given_labels(tmp_path: Path) -> None:
     assert noisy.sizes.tolist() == [4, 4, 0]
     assert noisy._rows.tolist() == [0, 6, 7, 8, 1, 3, 4, 5]  # the third picture went to a class that is not trained on
     assert noisy._right.tolist() == [True, False, False, False, False, True, True, True]
-    with pytest.raises(DataError, match="2 labels for the 3 pictures of class-02"):
-        noisy_bank(small, NoiseConfig("labels", where="bank", file=write(tmp_path, lines[:-1])), set(names))
+
+    def refused(lines: Sequence[Sequence[object]], problem: str) -> None:
+        with pytest.raises(DataError, match=problem):
+            noisy_bank(small, NoiseConfig("labels", where="bank", file=write(tmp_path, lines)), set(names))
+
+    refused(lines[:-1], "2 labels for the 3 pictures of class-02")
+    refused([*lines, ["class-02", "class-77"]], "picture 11: the data set has no class class-02 or no class class-77")
+    refused([*lines, ["class-02"]], "line 12: 1 values in 2 columns")
+    refused([["class", "told"], *lines[1:]], "one column named label")
+
+
+def test_given_labels_in_arrays(tmp_path: Path) -> None:
+    """As CIFAR-10N has them: several annotators side by side, classes by their numbers."""
+    small = bank(classes=3, each=3)
+    small.names = ("0", "1", "2")
+    true = np.repeat(np.arange(3, dtype=np.uint8), 3)
+    file = tmp_path / "labels.npz"
+
+    def told(column: str = "worse_label", **arrays: np.ndarray) -> object:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        noise = NoiseConfig("labels", where="bank", file=file, column=column)
+        return given_labels(small, noise, {"0", "1", "2", "3"}).tolist()
+
+    worse = np.array([0, 1, 3, 1, 1, 1, 0, 2, 2])
+    assert told(clean_label=true, aggre_label=true, worse_label=worse) == [0, 1, -1, 1, 1, 1, 0, 2, 2]
+    assert told(clean_label=true, aggre_label=true, worse_label=worse, column="aggre_label") == true.tolist()
+    with pytest.raises(DataError, match="no array other, but clean_label, worse_label: say which"):
+        told(clean_label=true, worse_label=worse, column="other")
+    with pytest.raises(DataError, match="Object arrays"):
+        told(clean_label=true, worse_label=np.array([{}] * 9))
+    with pytest.raises(DataError, match="whole numbers"):
+        told(clean_label=true, worse_label=worse / 2)
+    with pytest.raises(DataError, match="8 labels in worse_label for 9 pictures"):
+        told(clean_label=true, worse_label=worse[:-1])
+    with pytest.raises(DataError, match="no class 0 or no class 7"):
+        told(clean_label=true, worse_label=np.full(9, 7))
+    file.write_bytes(b"PK nothing")
+    with pytest.raises(DataError, match="not a whole zip"):
+        given_labels(small, NoiseConfig("labels", where="bank", file=file), set(small.names))
+
+
+@pytest.mark.parametrize(("column", "wrong"), [("aggre_label", 0.09), ("worse_label", 0.40)])
+def test_the_labels_of_cifar_10n(column: str, wrong: float, shared: Path) -> None:
+    """Their published rates are 9.03 and 40.21 %."""
+    file = shared / "cifar10n" / "labels.npz"
+    pictures = bank(classes=10, each=600)
+    pictures.names = tuple(map(str, range(10)))
+    given = given_labels(pictures, NoiseConfig("labels", where="bank", file=file, column=column), set(pictures.names))
+    assert (given != pictures.labels).mean() == pytest.approx(wrong, abs=0.02)  # 6,000 of the 50,000 pictures
 
 
 BAD_TABLES: dict[str, Sequence[Sequence[object]]] = {

@@ -4,7 +4,16 @@ Nothing on disk is touched, and the same seed gives the same flips to every meth
 told stands whether it is right; methods may log that, and must not use it.
 """
 
-from eigen_reptile.noise.banks import Flips, Realised, class_names, noisy_bank, noisy_draws, realised, with_noise
+from eigen_reptile.noise.banks import (
+    Flips,
+    Realised,
+    class_names,
+    given_labels,
+    noisy_bank,
+    noisy_draws,
+    realised,
+    with_noise,
+)
 from eigen_reptile.noise.config import Kind, NoiseConfig
 from eigen_reptile.noise.tables import class_table, flipped, task_table
 
@@ -16,6 +25,7 @@ __all__ = [
     "class_names",
     "class_table",
     "flipped",
+    "given_labels",
     "noisy_bank",
     "noisy_draws",
     "realised",

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from eigen_reptile.data import Bank, Banks, DataError, ImageBank, Samples, TaskShape
 from eigen_reptile.noise.config import NoiseConfig
-from eigen_reptile.noise.tables import class_table, file_of, flipped, read_labels, stochastic, task_table
+from eigen_reptile.noise.tables import class_table, flipped, read_labels, stochastic, task_table
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks
 
@@ -99,7 +99,7 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np
     """The class that each picture is given, by its number; -1 for one outside of the bank."""
     true, rng = bank.labels, stream(noise.seed, "noise")
     if noise.kind == "labels":
-        given = read_labels(file_of(noise), bank, known)
+        given = read_labels(noise, bank, known)
         return np.where(rng.random(len(true)) < noise.share, given, true)
     return flipped(true, class_table(noise, bank.names, known), rng)
 

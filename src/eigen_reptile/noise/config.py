@@ -23,8 +23,11 @@ class NoiseConfig:
     """What the last class becomes under asymmetric noise: the first one, or it stays as it is."""
     file: Path | None = None
     """For `matrix`: a CSV table with the true classes as rows and the given ones as columns, named in its first column
-    and first line; probabilities, or counts. For `labels`: a CSV with the columns `class` and `label`, which lists the
-    pictures of each class in the order of their files."""
+    and first line; probabilities, or counts. For `labels`: a CSV with a column `class`, or an npz with an array
+    `clean_label`, which lists the pictures of each class in the order of their files."""
+    column: str = "label"
+    """For `labels`: the column of the CSV, or the array of the npz, with the classes that they are given; CIFAR-10N has
+    `worse_label` and others."""
     seed: int = 0
     """Seed of the flips in the bank. Those in tasks and draws go by the experiment's seeds."""
 
@@ -36,7 +39,7 @@ class NoiseConfig:
         if self.kind in ("symmetric", "asymmetric") and self.rate is None:
             raise ValueError(f"{self.kind} noise needs a probability: --noise.rate")
         if self.kind in ("matrix", "labels") and self.file is None:
-            raise ValueError(f"noise of the kind {self.kind} needs a CSV file: --noise.file")
+            raise ValueError(f"noise of the kind {self.kind} needs a file: --noise.file")
         if self.kind == "labels" and self.where != "bank":
             raise ValueError("given labels belong to the pictures: use --noise.where bank")
 

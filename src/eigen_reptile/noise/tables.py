@@ -1,6 +1,7 @@
 """Tables of how likely each class is taken for each other: by a rule, or out of a file."""
 
 import csv
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from eigen_reptile.data import DataError, ImageBank, data_folder
+from eigen_reptile.data.archives import ZipSource
 from eigen_reptile.noise.config import NoiseConfig
 
 MAX_TABLE_BYTES = 2**24
@@ -91,22 +93,56 @@ def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
     return table
 
 
-def read_labels(file: Path, bank: ImageBank, known: set[str]) -> Int[np.ndarray, "N"]:
+def read_labels(noise: NoiseConfig, bank: ImageBank, known: set[str]) -> Int[np.ndarray, "N"]:
     """The class that each picture is given, as its number in the bank; -1 for a class of another split."""
-    lines = _read_csv(file)
-    if [name.strip().lower() for name in lines[0]] != ["class", "label"]:
-        raise DataError(f"{file} must begin with the line class,label")
+    file = file_of(noise)
+    listed = (_listed_in_npz if file.suffix == ".npz" else _listed_in_csv)(file, noise.column)
     given: dict[str, list[str]] = {name: [] for name in bank.names}
-    for number, line in enumerate(lines[1:], start=2):
-        if len(line) != 2 or not known.issuperset(line):
-            raise DataError(f"{file}, line {number}: must hold the true and the given class of a picture, not {line}")
-        if line[0] in given:
-            given[line[0]].append(line[1])
+    for number, pair in enumerate(listed, start=1):
+        if not known.issuperset(pair):
+            raise DataError(f"{file}, picture {number}: the data set has no class {' or no class '.join(pair)}")
+        true, told = pair
+        if true in given:
+            given[true].append(told)
     number_of = {name: number for number, name in enumerate(bank.names)}
     for name, size in zip(bank.names, bank.sizes, strict=True):
         if len(given[name]) != size:
             raise DataError(f"{file} has {len(given[name])} labels for the {size} pictures of {name}")
     return np.array([number_of.get(label, -1) for name in bank.names for label in given[name]], dtype=np.int64)
+
+
+def _listed_in_csv(file: Path, column: str) -> list[tuple[str, str]]:
+    """The true and the given class of each picture."""
+    first, *lines = _read_csv(file)
+    names = [name.strip() for name in first]
+    for name in ("class", column):
+        if names.count(name) != 1:
+            raise DataError(f"{file} must have one column named {name} (--noise.column), not {', '.join(names)}")
+    for number, line in enumerate(lines, start=2):
+        if len(line) != len(names):
+            raise DataError(f"{file}, line {number}: {len(line)} values in {len(names)} columns")
+    true, given = names.index("class"), names.index(column)
+    return [(line[true], line[given]) for line in lines]
+
+
+def _listed_in_npz(file: Path, column: str) -> list[tuple[str, str]]:
+    """The same from arrays of whole numbers, which are the classes' names."""
+    source = ZipSource(file)
+    found = []
+    for name in ("clean_label", column):
+        if f"{name}.npy" not in source.paths:
+            known = ", ".join(path.removesuffix(".npy") for path in source.paths)
+            raise DataError(f"{file} has no array {name}, but {known}: say which one with --noise.column")
+        try:
+            values = np.load(io.BytesIO(source.read(f"{name}.npy", MAX_TABLE_BYTES)), allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise DataError(f"{file}, array {name}: {error}") from error
+        if values.ndim != 1 or values.dtype.kind not in "iu":
+            raise DataError(f"{file}: the array {name} must be a list of whole numbers")
+        found.append([str(value) for value in values])
+    if len(found[0]) != len(found[1]):
+        raise DataError(f"{file}: {len(found[1])} labels in {column} for {len(found[0])} pictures")
+    return list(zip(*found, strict=True))
 
 
 def _read_csv(file: Path) -> list[list[str]]:
