@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -9,26 +10,31 @@ from multiprocessing import active_children
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eigen_reptile.bench.contenders import (
     Reptile,
     higher_reptile,
     jax_meta,
+    library_stage,
     optimizers_of,
     plain_data,
     plain_reptile,
     torchopt_reptile,
 )
 from eigen_reptile.bench.conv4 import arithmetic, experiment, plain_conv4
+from eigen_reptile.bench.ispl import priors
 from eigen_reptile.bench.turns import Contender, Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.files import RunError
-from eigen_reptile.methods import METHODS
+from eigen_reptile.inner import InnerState
+from eigen_reptile.learner import Learner, class_error
+from eigen_reptile.methods import METHODS, Ispl
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
-from eigen_reptile.train import iterate
+from eigen_reptile.tasks import TaskConfig
+from eigen_reptile.train import iterate, training_data
 
 SINE = replace(Experiment(method=METHODS["reptile"], meta=MetaConfig(batch=5, lr=(0.1,))), precision="float64")
 PICTURES = replace(experiment(12, 1, 4), precision="float64")
@@ -93,6 +99,31 @@ def test_the_arithmetic_of_an_iteration_is_that_of_its_convolutions_and_products
     forward = [2 * 10 * area * 9 * before * 4 for area, before in zip(areas, channels, strict=True)] + [2 * 10 * 4 * 5]
     expected = 35 * (3 * sum(forward) - forward[0])
     assert arithmetic(exp, plain_conv4(8, 3, 4), (3, 8, 8)) == expected
+
+
+def test_the_passes_of_ispl_are_those_that_it_makes() -> None:
+    exp = replace(experiment(8, 3, 4), task=TaskConfig(way=5, shots=30))
+    made = Counter[str]()
+
+    class Counted(Learner):
+        def gradient(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            made["lessons"] += x.shape[2]
+            return super().gradient(theta, x, y, weight)
+
+        def losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            made["questions"] += x.shape[2]
+            return super().losses(theta, x, y)
+
+    stage = library_stage(replace(exp, method=METHODS["reptile-ispl"], meta=MetaConfig(batch=1)))
+    learner = Counted(partial(plain_conv4, 8, 3, 4), class_error)
+    theta = learner.init(0)[None, None]
+    with torch.no_grad():
+        Ispl().select(learner, theta, InnerState.empty(theta), *training_data(stage, 0), exp.inner, torch.tensor(0))
+    lessons, questions = priors(exp, Ispl())
+    assert made == {
+        "lessons": lessons.inner.steps * lessons.inner.batch,
+        "questions": questions.inner.steps * questions.inner.batch,
+    }
 
 
 def test_a_python_without_jax_meta_says_what_it_lacks(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,8 @@ from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.report import write_report
 from eigen_reptile.report.claims import claims
 from eigen_reptile.report.collect import Cell, collect
-from eigen_reptile.report.noise import lines_over_rate, selection_table
+from eigen_reptile.report.noise import OUTCOMES, lines_over_rate, selection_table
+from eigen_reptile.report.verdicts import HOLDS, REVERSED, UNCLEAR, verdict
 from eigen_reptile.tasks import TaskConfig
 from pictures import SMALL
 
@@ -58,7 +59,7 @@ def test_what_ispl_does_is_said_as_the_paper_says_it(results: Path) -> None:
     said = {claim.says for claim in claims(collect(results)) if claim.says.startswith("ISPL")}
     noise = ", 50 % symmetric noise in the task"
     for column in ("inductive", "transductive"):
-        assert f"ISPL does not help Eigen-Reptile: noisy, 1-shot, {column}" in said
+        assert f"ISPL hurts Eigen-Reptile: noisy, 1-shot, {column}, no noise" in said
         assert f"ISPL helps Eigen-Reptile: noisy, 1-shot, {column}{noise}" in said
         assert f"ISPL does not help Reptile: noisy, 1-shot, {column}{noise}" in said
 
@@ -73,6 +74,37 @@ def test_robustness_is_the_difference_of_losses(results: Path) -> None:
     lost = {name: np.subtract(scores[name, "p0"], scores[name, "s50"]) for name in ("reptile", "eigen-reptile")}  # type: ignore[arg-type]
     expected = 100 * float((lost["reptile"] - lost["eigen-reptile"]).mean())
     assert f"paired difference {expected:+.2f}" in claim.measured
+
+
+def test_helping_more_is_the_difference_of_gains(results: Path) -> None:
+    (claim,) = (claim for claim in claims(collect(results)) if "helps Eigen-Reptile more" in claim.says)
+    gains = []
+    for end in NOISES:
+        names = (f"eigen-reptile-ispl-{end}", f"eigen-reptile-{end}")
+        pair = [cell(results, name).task_scores(1, "transductive") for name in names]
+        gains.append(100 * float(np.subtract(*pair).mean()))  # type: ignore[arg-type]
+    by_end = dict(zip(NOISES, gains, strict=True))
+    assert claim.measured.startswith(f"it gains {by_end['s50']:+.2f} points, without noise {by_end['p0']:+.2f}")
+    assert f"paired difference {by_end['s50'] - by_end['p0']:+.2f}" in claim.measured
+
+
+@pytest.mark.parametrize(
+    ("does", "gain", "expected"),
+    [
+        ("helps", 1, HOLDS),
+        ("helps", -1, REVERSED),
+        ("helps", 0, UNCLEAR),
+        ("hurts", -1, HOLDS),
+        ("hurts", 1, "it helps"),
+        ("hurts", 0, UNCLEAR),
+        ("does not help", 1, "it helps"),
+        ("does not help", 0, HOLDS),
+        ("does not help", -1, HOLDS),
+    ],
+)
+def test_the_verdict_goes_by_what_is_claimed(does: str, gain: int, expected: str) -> None:
+    more_accurate = verdict(float(gain), 0.5)
+    assert expected in OUTCOMES[does].get(more_accurate, more_accurate)
 
 
 def test_the_selection_and_the_figure_over_rates(results: Path, tmp_path: Path) -> None:

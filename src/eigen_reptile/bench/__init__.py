@@ -5,6 +5,7 @@ from collections.abc import Callable
 from eigen_reptile.bench.conv4 import conv4
 from eigen_reptile.bench.direction import direction
 from eigen_reptile.bench.evaluation import evaluation
+from eigen_reptile.bench.ispl import ispl
 from eigen_reptile.bench.memory import memory
 from eigen_reptile.bench.scaling import scaling
 from eigen_reptile.bench.sine import sine
@@ -17,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[int, Announce], Figures]] = {
     "conv4": conv4,
     "scaling": scaling,
     "evaluation": evaluation,
+    "ispl": ispl,
     "direction": direction,
     "workers": workers,
     "memory": memory,

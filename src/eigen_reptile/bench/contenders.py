@@ -2,7 +2,7 @@
 
 import copy
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from itertools import cycle
 from typing import IO, Any, cast
@@ -151,19 +151,11 @@ def _move(
 
 
 def bare_passes(exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
-    """The floor: forward and backward passes of an iteration's mini-batches, and nothing around them.
-
-    A grey picture gets a second channel of zeros, because a single one is taken for the slower layout.
-    """
-    tasks, batches = plain_data(library_stage(exp), 0)
-    pictures = tasks.x[0] if tasks.x.shape[3] > 1 else pad(tasks.x[0], (0, 0, 0, 0, 0, 1))
-    module, loss = build(), nn.CrossEntropyLoss()
-    parameters = list(module.parameters())
-    for parameter in parameters:
-        if parameter.ndim == 4:
-            parameter.data = parameter.contiguous(memory_format=torch.channels_last)
+    """The floor: forward and backward passes of an iteration's mini-batches, and nothing around them."""
+    module, pictures, tasks, batches = _best_layout(exp, build)
+    parameters, loss = list(module.parameters()), nn.CrossEntropyLoss()
     prepared = [
-        (pictures[task, chosen].contiguous(memory_format=torch.channels_last), tasks.y[0, task, chosen])
+        (_in_layout(pictures[task, chosen]), tasks.y[0, task, chosen])
         for task in range(exp.meta.batch)
         for chosen in batches.chosen[0, task]
     ]
@@ -173,6 +165,48 @@ def bare_passes(exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
             torch.autograd.grad(loss(module(x), y), parameters)
 
     return contender
+
+
+def bare_forwards(exp: Experiment, build: Callable[[], nn.Module]) -> Contender:
+    """The same without backward passes, and with all pictures that a task draws at once."""
+    module, pictures, _, batches = _best_layout(exp, build)
+    prepared = [_in_layout(pictures[task, batches.chosen[0, task].flatten()]) for task in range(exp.meta.batch)]
+
+    @torch.no_grad()
+    def contender() -> None:
+        for x in prepared:
+            module(x)
+
+    return contender
+
+
+def one_after_the_other(makers: Sequence[Callable[[], Contender]]) -> Contender:
+    """All of some contenders as one."""
+    contenders = [make() for make in makers]
+
+    def contender() -> None:
+        for each in contenders:
+            each()
+
+    return contender
+
+
+def _best_layout(exp: Experiment, build: Callable[[], nn.Module]) -> tuple[nn.Module, Tensor, Tasks, Batches]:
+    """A network and an iteration's data, channels last.
+
+    A grey picture gets a second channel of zeros, because a single one is taken for the slower layout.
+    """
+    tasks, batches = plain_data(library_stage(exp), 0)
+    pictures = tasks.x[0] if tasks.x.shape[3] > 1 else pad(tasks.x[0], (0, 0, 0, 0, 0, 1))
+    module = build()
+    for parameter in module.parameters():
+        if parameter.ndim == 4:
+            parameter.data = _in_layout(parameter)
+    return module, pictures, tasks, batches
+
+
+def _in_layout(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
 
 
 def matrix_product(side: int) -> Contender:

@@ -11,6 +11,7 @@ from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.report.noise import about_noise, by_noise, under
 from eigen_reptile.report.paired import comparisons, paired, why_not_comparable
 from eigen_reptile.report.tables import markdown, score
+from eigen_reptile.report.theory import Found, about_theory
 from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, more_accurate, verdict
 
 STABLE = 0.02
@@ -83,9 +84,10 @@ def comparable(group: Group, name: str, other_name: str) -> tuple[Cell, Cell] | 
     return (ours, theirs) if same else None
 
 
-def claims_table(groups: Sequence[Group]) -> str:
-    """The claims in Markdown."""
-    return markdown(["the paper says", "measured here", "verdict"], [list(claim) for claim in claims(groups)])
+def claims_table(groups: Sequence[Group], studies: Sequence[Found]) -> str:
+    """The claims in Markdown, those of the experiments and then those of the theory."""
+    rows = [list(claim) for claim in (*claims(groups), *about_theory(studies))]
+    return markdown(["the paper says", "measured here", "verdict"], rows)
 
 
 def mean_of_curve(cell: Cell) -> np.ndarray:

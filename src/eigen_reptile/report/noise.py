@@ -39,31 +39,34 @@ def about_noise(group: Group) -> list[Claim]:
     found: list[Claim] = []
     parts = dict(by_noise(group))
     for noise, part in parts.items():
-        found += _about_ispl("Eigen-Reptile", "eigen-reptile", part, noise, helps=noise != CLEAN)
-        found += _about_ispl("Reptile", "reptile", part, noise, helps=False)
+        found += _about_ispl("Eigen-Reptile", "eigen-reptile", part, noise, "hurts" if noise == CLEAN else "helps")
+        found += _about_ispl("Reptile", "reptile", part, noise, "does not help")
         if noise != CLEAN and CLEAN in parts:
             found += _more_robust(group.name, parts[CLEAN], part, noise)
+            found += _ispl_helps_more(group.name, parts[CLEAN], part, noise)
     return found
 
 
-def _about_ispl(name: str, plain: str, part: Group, noise: NoiseConfig, helps: bool) -> list[Claim]:
-    """What ISPL does to a method under one noise, where the paper says that it helps, or that it does not."""
+def _about_ispl(name: str, plain: str, part: Group, noise: NoiseConfig, does: str) -> list[Claim]:
+    """What ISPL does to a method under one noise, and what the paper says that it does."""
     found: list[Claim] = []
     without = part.find(METHODS[plain])
     for settings, selecting in (("", f"{plain}-ispl"), (" with the paper's settings", f"{plain}-ispl-paper")):
         ours = part.find(METHODS[selecting]) if selecting in METHODS else None
         if ours and without and not why_not_comparable(ours, without):
             for comparison in comparisons(ours, without):
-                how = f"{part.name}, {comparison.shots}-shot, {comparison.column}{under(noise)}"
-                says = f"ISPL{settings} {'helps' if helps else 'does not help'} {name}: {how}"
-                claim = more_accurate(says, comparison)
-                found.append(claim if helps else claim._replace(verdict=_of_opposite(claim.verdict)))
+                how = f"{part.name}, {comparison.shots}-shot, {comparison.column}{under(noise) or ', no noise'}"
+                claim = more_accurate(f"ISPL{settings} {does} {name}: {how}", comparison)
+                found.append(claim._replace(verdict=OUTCOMES[does].get(claim.verdict, claim.verdict)))
     return found
 
 
-def _of_opposite(verdict: str) -> str:
-    """The verdict on a claim that something does not help, out of that on the claim that it does."""
-    return {HOLDS: "does not hold here: it helps", REVERSED: HOLDS, UNCLEAR: HOLDS}.get(verdict, verdict)
+OUTCOMES = {
+    "helps": {},
+    "hurts": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS},
+    "does not help": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS, UNCLEAR: f"{HOLDS}: no clear difference"},
+}
+"""Verdicts on what ISPL does, out of that on its being more accurate."""
 
 
 def _more_robust(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
@@ -79,6 +82,24 @@ def _more_robust(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> l
     says = f"Eigen-Reptile loses less by noise than Reptile: {name}, {shots}-shot, {column}{under(noise)}"
     measured = (
         f"Reptile loses {100 * found.first:.2f} points, Eigen-Reptile {100 * found.second:.2f}; paired difference "
+        f"{100 * found.difference:+.2f} ± {100 * found.ci95:.2f} (p = {found.p:.2g}, {found.pairs} tasks)"
+    )
+    return [Claim(says, measured, f"{verdict(found.difference, found.ci95)}, over the tasks")]
+
+
+def _ispl_helps_more(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
+    """Whether ISPL gains more for Eigen-Reptile with noise than without, task by task."""
+    gains: list[np.ndarray] = []
+    for part in (clean, noisy):
+        scores = [_scores(part.find(METHODS[method])) for method in ("eigen-reptile-ispl", "eigen-reptile")]
+        if scores[0] is None or scores[1] is None:
+            return []
+        gains.append(scores[0] - scores[1])
+    found = paired(gains[1], gains[0])
+    shots, column = MEASURE
+    says = f"ISPL helps Eigen-Reptile more as more labels are wrong: {name}, {shots}-shot, {column}{under(noise)}"
+    measured = (
+        f"it gains {100 * found.first:+.2f} points, without noise {100 * found.second:+.2f}; paired difference "
         f"{100 * found.difference:+.2f} ± {100 * found.ci95:.2f} (p = {found.p:.2g}, {found.pairs} tasks)"
     )
     return [Claim(says, measured, f"{verdict(found.difference, found.ci95)}, over the tasks")]

@@ -53,9 +53,10 @@ def make_sections(groups: Sequence[Group], studies: Sequence[Found], drawings: P
         "(each averaged over the seeds), which tells the trained networks apart, and over seeds, which tell the "
         "methods apart. Faster means a smaller validation error, averaged over training; convergence means less "
         "than half of the validation error that the network had before training. Each method has the rates that it "
-        "did best with on validation tasks, out of the same tries."
+        "did best with on validation tasks, out of the same tries. Of the theory a claim holds if its difference lies "
+        "below zero, with its interval, at every point that was tried."
     )
-    sections.append(Section("claims", "The paper's claims", claims, claims_table(groups)))
+    sections.append(Section("claims", "The paper's claims", claims, claims_table(groups, studies)))
     sections.append(Section("provenance", "Where this comes from", "", tables.provenance(groups)))
     return sections
 

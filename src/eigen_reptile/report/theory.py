@@ -1,11 +1,13 @@
 """What the report says of the studies of the theory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from eigen_reptile.files import RunError, read_json
 from eigen_reptile.report.tables import markdown
-from eigen_reptile.theory import FILE, STUDY_FORMAT, Line, Panel, Study
+from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, verdict
+from eigen_reptile.theory import FILE, STUDY_FORMAT, Finding, Study
 
 
 class Found(NamedTuple):
@@ -27,10 +29,9 @@ def _read(file: Path) -> Found:
     try:
         if value["format"] != STUDY_FORMAT:
             raise ValueError(f"its format is not {STUDY_FORMAT}")
-        panels = [Panel(**panel | {"lines": [Line(**line) for line in panel["lines"]]}) for panel in value["panels"]]
         here = value["environment"]
         origin = f"`{here['command']}`, version {here['version']} ({here['commit']}), {value['seconds']:g} s"
-        return Found(file.parent.name, Study(value["title"], value["about"], panels), origin)
+        return Found(file.parent.name, Study.from_json(value), origin)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{file} is not a study of this version: {error}") from error
 
@@ -44,3 +45,21 @@ def study_table(study: Study) -> str:
         for x, y, half in zip(line.x, line.y, line.ci95, strict=True)
     ]
     return markdown(["panel", "line", "at", "found"], rows)
+
+
+def about_theory(studies: Sequence[Found]) -> list[Claim]:
+    """What the studies say of the theorems."""
+    return [_judged(finding) for found in studies for finding in found.study.findings]
+
+
+def _judged(finding: Finding) -> Claim:
+    """A claim holds if it does at every point of the line, with its interval."""
+    says, difference = finding
+    points = list(zip(difference.x, difference.y, difference.ci95, strict=True))
+    measured = "; ".join(f"{x:g}: {y:+.3g} ± {half:.2g}" for x, y, half in points)
+    at_points = [verdict(-y, half) for _, y, half in points]
+    outcome = at_points[0]
+    if len(set(at_points)) > 1:
+        held, turned = at_points.count(HOLDS), at_points.count(REVERSED)
+        outcome = f"not clear: holds at {held} of {len(points)}, the other way round at {turned}"
+    return Claim(says, f"{difference.name}: {measured}", outcome)

@@ -12,14 +12,14 @@ from eigen_reptile.progress import Announce
 from eigen_reptile.theory.discarding import discarding
 from eigen_reptile.theory.gradient_noise import gradient_noise
 from eigen_reptile.theory.spectrum import spectrum
-from eigen_reptile.theory.study import Line, Panel, Study
+from eigen_reptile.theory.study import Finding, Panel, Study
 
 STUDIES: dict[str, Callable[[Announce], Study]] = {
     "gradient-noise": gradient_noise,
     "discarding": discarding,
     "spectrum": spectrum,
 }
-STUDY_FORMAT = 1
+STUDY_FORMAT = 2
 FILE = "study.json"
 
 
@@ -31,9 +31,8 @@ def made(name: str, folder: Path, announce: Announce) -> Path:
         found = STUDIES[name](announce)
         folder.mkdir(parents=True, exist_ok=True)
         took = {"seconds": round(time.monotonic() - started, 1), "environment": environment(torch.device("cpu"))}
-        panels = [panel._asdict() | {"lines": [line._asdict() for line in panel.lines]} for panel in found.panels]
-        write_json(file, {"format": STUDY_FORMAT, **found._asdict(), "panels": panels, **took})
+        write_json(file, {"format": STUDY_FORMAT, **found.to_json(), **took})
     return file
 
 
-__all__ = ["FILE", "STUDIES", "STUDY_FORMAT", "Line", "Panel", "Study", "made"]
+__all__ = ["FILE", "STUDIES", "STUDY_FORMAT", "Finding", "Panel", "Study", "made"]

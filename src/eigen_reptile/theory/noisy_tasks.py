@@ -14,7 +14,7 @@ from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods import METHODS
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.progress import Announce, silent
+from eigen_reptile.progress import Announce
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks, take_samples
@@ -39,15 +39,17 @@ def experiment(rate: float) -> Experiment:
 
 
 @cache
-def trained() -> Float[Tensor, "d"]:
+def trained(announce: Announce) -> Float[Tensor, "d"]:
     """An initialisation that Reptile has learnt on clean tasks."""
     settle_machine()
     exp = replace(standard(Glyphs(), METHODS["reptile"]), meta=MetaConfig(steps=TRAINING, batch=5))
-    stage = prepare(exp, silent, "cpu")
+    stage = prepare(exp, announce, "cpu")
+    report = announce("training an initialisation", TRAINING)
     state = TrainState.fresh(stage)
     with torch.no_grad():
-        for _ in range(TRAINING):
+        for iteration in range(TRAINING):
             state, _ = iterate(stage, exp.method.propose, state)
+            report(iteration + 1, {})
     return state.theta[0]
 
 
@@ -55,9 +57,9 @@ def noisy_stage(rate: float, announce: Announce) -> Stage:
     return prepare(experiment(rate), announce, "cpu")
 
 
-def paths(learner: Learner, tasks: Tasks, batches: Batches) -> Paths:
+def paths(learner: Learner, theta: Float[Tensor, "d"], tasks: Tasks, batches: Batches) -> Paths:
     """The inner loop of the first task, step by step, each split into what right and what wrong labels do."""
-    point = trained()[None, None]
+    point = theta[None, None]
     points, moved_by_wrong = [point], [torch.zeros_like(point)]
     for step in range(SGD.steps):
         x = take_samples(tasks.x, batches.chosen[:, :, step])

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from eigen_reptile.progress import Announce
-from eigen_reptile.theory.noisy_tasks import SGD, eigenvalues, noisy_stage, paths
-from eigen_reptile.theory.study import Panel, Study, line
+from eigen_reptile.theory.noisy_tasks import SGD, eigenvalues, noisy_stage, paths, trained
+from eigen_reptile.theory.study import Finding, Panel, Study, line
 from eigen_reptile.train import training_data
 
 RATES = (0.0, 0.2, 0.5)
@@ -15,6 +15,7 @@ TASKS = 60
 @torch.no_grad()
 def spectrum(announce: Announce) -> Study:
     """Singular values of the inner loop's points, on clean and on corrupted tasks."""
+    theta = trained(announce)
     report = announce("spectrum", TASKS * len(RATES))
     places = [float(place) for place in range(1, SGD.steps + 1)]
     values, ratios = [], []
@@ -22,7 +23,7 @@ def spectrum(announce: Announce) -> Study:
         stage = noisy_stage(rate, announce)
         found = []
         for task in range(TASKS):
-            found.append(eigenvalues(paths(stage.learner, *training_data(stage, task)).all)[: SGD.steps].numpy())
+            found.append(eigenvalues(paths(stage.learner, theta, *training_data(stage, task)).all)[: SGD.steps].numpy())
             report(number * TASKS + task + 1, {})
         scatter = np.array(found)
         name = f"{100 * rate:g} % wrong labels"
@@ -39,4 +40,7 @@ def spectrum(announce: Announce) -> Study:
             "signal to noise", "rate of wrong labels", "largest eigenvalue / all others", [line("ratio", RATES, ratios)]
         ),
     ]
-    return Study("Appendix D: the spectrum of the path", about, panels)
+    losses = [ratio - ratios[0] for ratio in ratios[1:]]
+    less = line("signal to noise less that with right labels, by rate", RATES[1:], losses)
+    findings = [Finding("Wrong labels leave less signal in the spectrum of the path (appendix D)", less)]
+    return Study("Appendix D: the spectrum of the path", about, panels, findings)
