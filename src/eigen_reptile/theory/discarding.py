@@ -20,14 +20,18 @@ TASKS = 60
 
 def discarding(announce: Announce) -> Study:
     """The wrong labels' share of the main direction, and the direction's error, with and without discarding."""
-    theta = trained(announce)
-    report = announce("theorem 2", TASKS * len(RATES))
+    theta, clean = trained(announce), noisy_stage(0.0, announce)
+    report = announce("theorem 2", TASKS * (1 + len(RATES)))
+    references = []
+    for task in range(TASKS):
+        references.append(_right_direction(clean, theta, task))
+        report(task + 1, {})
     found = []
-    for number, rate in enumerate(RATES):
-        stage, clean = noisy_stage(rate, announce), noisy_stage(0.0, announce)
+    for number, rate in enumerate(RATES, start=1):
+        stage = noisy_stage(rate, announce)
         measured = []
-        for task in range(TASKS):
-            measured.append(_before_and_after(stage, clean, theta, task))
+        for task, reference in enumerate(references):
+            measured.append(_before_and_after(stage, theta, task, reference))
             report(number * TASKS + task + 1, {})
         found.append(np.array(measured))
     ratios, ratio_falls = _told(found, 0, "lambda_o / lambda with discarding less that without, by rate")
@@ -59,14 +63,19 @@ def _told(found: list[np.ndarray], column: int, difference: str) -> tuple[list[L
 
 
 @torch.no_grad()
-def _before_and_after(stage: Stage, clean: Stage, theta: Tensor, task: int) -> list[float]:
-    """lambda_o / lambda before and after discarding, then the angles to the clean main direction."""
+def _right_direction(clean: Stage, theta: Tensor, task: int) -> Tensor:
+    """The main direction of steps on all candidates at once, with all labels right."""
+    tasks, true = training_data(clean, task)
+    at_once = Batches(*(part.flatten(2, 3)[:, :, None].expand(-1, -1, SGD.steps, -1) for part in true))
+    return main_direction(paths(clean.learner, theta, tasks, at_once).all).vector
+
+
+@torch.no_grad()
+def _before_and_after(stage: Stage, theta: Tensor, task: int, reference: Tensor) -> list[float]:
+    """lambda_o / lambda before and after discarding, then the angles of the main direction to the right one."""
     tasks, drawn = training_data(stage, task)
-    true_tasks, true = training_data(clean, task)
     start = theta[None, None]
     chosen = Ispl().select(stage.learner, start, InnerState.empty(start), tasks, drawn, SGD, torch.tensor(0)).batches
-    at_once = Batches(*(part.flatten(2, 3)[:, :, None].expand(-1, -1, SGD.steps, -1) for part in true))
-    reference = main_direction(paths(stage.learner, theta, true_tasks, at_once).all).vector
     found = [paths(stage.learner, theta, tasks, batches) for batches in (drawn, chosen)]
     ratios = [float(eigenvalues(path.wrong)[0] / eigenvalues(path.all)[0]) for path in found]
     return [*ratios, *(degrees(main_direction(path.all).vector, reference) for path in found)]
