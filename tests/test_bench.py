@@ -29,7 +29,7 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods import METHODS, Ispl
+from eigen_reptile.methods import METHODS, Ispl, Iteration
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
@@ -116,9 +116,10 @@ def test_the_passes_of_ispl_are_those_that_it_makes() -> None:
 
     stage = library_stage(replace(exp, method=METHODS["reptile-ispl"], meta=MetaConfig(batch=1)))
     learner = Counted(partial(plain_conv4, 8, 3, 4), class_error)
-    theta = learner.init(0)[None, None]
+    theta = learner.init(0)[None]
+    memory, step = InnerState.empty(theta), torch.tensor(0)
     with torch.no_grad():
-        Ispl().select(learner, theta, InnerState.empty(theta), *training_data(stage, 0), exp.inner, torch.tensor(0))
+        Ispl().select(Iteration(learner, theta, memory, *training_data(stage, 0), exp.inner, step))
     lessons, questions = priors(exp, Ispl())
     assert made == {
         "lessons": lessons.inner.steps * lessons.inner.batch,

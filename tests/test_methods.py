@@ -12,12 +12,21 @@ from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Mlp
-from eigen_reptile.methods import METHODS, AverageGradients, AverageWeights, EigenReptile, Method, Proposal, Reptile
+from eigen_reptile.methods import (
+    METHODS,
+    AverageGradients,
+    AverageWeights,
+    EigenReptile,
+    Iteration,
+    Method,
+    Proposal,
+    Reptile,
+)
 from eigen_reptile.methods.method import TrajectoryMethod
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.tasks import Batches, Tasks, each_task
 from eigen_reptile.train import iterate, training_data
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
@@ -44,7 +53,8 @@ def first_update(method: Method, change: slice | list[int] = slice(None), seeds:
     state = TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     tasks, batches = Tasks(*(part[:, change] for part in tasks)), Batches(*(part[:, change] for part in batches))
-    return method.propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, torch.tensor(0))
+    inner, step = stage.exp.inner, torch.tensor(0)
+    return method.propose(Iteration(stage.learner, state.theta, state.memory, tasks, batches, inner, step))
 
 
 @every_method
@@ -217,22 +227,12 @@ def test_adams_memory_is_carried_or_not(carry: str) -> None:
     learner, state = stage.learner, TrainState.fresh(stage)
     tasks, batches = training_data(stage, 0)
     memory = InnerState(torch.full_like(state.theta, 1e4), torch.tensor([100.0]))
-    update = exp.method.propose(learner, state.theta, memory, tasks, batches, inner, torch.tensor(0))
-    from_empty = exp.method.propose(learner, state.theta, state.memory, tasks, batches, inner, torch.tensor(0))
+    empty = Iteration(learner, state.theta, state.memory, tasks, batches, inner, torch.tensor(0))
+    remembered = empty._replace(memory=memory)
+    update, from_empty = (exp.method.propose(iteration) for iteration in (remembered, empty))
     assert torch.equal(update.direction, from_empty.direction) == (carry == "fresh")
     if carry == "shared":
         assert update.memory.steps.tolist() == [105.0]
-        one = [Batches(*(part[:, [task]] for part in batches)) for task in range(2)]
-        each = [
-            exp.method.propose(
-                learner,
-                state.theta,
-                memory,
-                Tasks(*(part[:, [task]] for part in tasks)),
-                one[task],
-                inner,
-                torch.tensor(0),
-            ).memory.square
-            for task in range(2)
-        ]
+        parts = [remembered._replace(tasks=one, batches=its) for one, its in each_task(tasks, batches)]
+        each = [exp.method.propose(part).memory.square for part in parts]
         torch.testing.assert_close(update.memory.square, (each[0] + each[1]) / 2)

@@ -16,7 +16,7 @@ from eigen_reptile.data import Sine
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Learner, class_error
-from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Method, Reptile, Selected, Selector, SelfPaced
+from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Iteration, Method, Reptile, Selected, Selector, SelfPaced
 from eigen_reptile.methods.selected import Selection, keep
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.progress import silent
@@ -44,9 +44,11 @@ LEARNER = Learner(lambda: nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(1
 
 @torch.no_grad()
 def selected(selector: Selector, tasks: Tasks, seed: int, step: int = 0, inner: InnerConfig = INNER) -> Selection:
-    theta = LEARNER.init(seed)[None, None]
+    theta = LEARNER.init(seed)[None]
     batches = draw_batches(tasks, selector.batches(inner), inner.batch, [np.random.default_rng(seed)])
-    return selector.select(LEARNER, theta, InnerState.empty(theta), tasks, batches, inner, torch.tensor(step))
+    return selector.select(
+        Iteration(LEARNER, theta, InnerState.empty(theta), tasks, batches, inner, torch.tensor(step))
+    )
 
 
 @pytest.mark.parametrize("wrong", [0.1, 0.2])
@@ -154,10 +156,10 @@ def test_no_prior_is_asked_about_what_it_has_learnt() -> None:
         batches = draw_batches(tasks, ispl.batches(INNER), INNER.batch, [np.random.default_rng(0)])
         if turned is not None:
             batches.y.flatten(2)[0, 0, turned] ^= 1
-        theta = LEARNER.init(0)[None, None]
+        theta = LEARNER.init(0)[None]
         learner = Heard(LEARNER._build, class_error)
         with torch.no_grad():
-            ispl.select(learner, theta, InnerState.empty(theta), tasks, batches, INNER, torch.tensor(0))
+            ispl.select(Iteration(learner, theta, InnerState.empty(theta), tasks, batches, INNER, torch.tensor(0)))
         return list(asked)
 
     before, after = heard(None), heard(3)

@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import Start, fit_one, interval95
-from eigen_reptile.methods import Proposal
+from eigen_reptile.methods import Iteration, Proposal
 from eigen_reptile.noise import noisy_draws
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunLog
@@ -24,7 +23,7 @@ from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
 log = logging.getLogger(__name__)
 
-Propose = Callable[..., Proposal]
+Propose = Callable[[Iteration], Proposal]
 """A method's `propose`, as it is or compiled."""
 
 LOG_EVERY = 50
@@ -85,7 +84,7 @@ def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainSta
     """One outer iteration of all lanes."""
     tasks, batches = training_data(stage, state.step)
     step = torch.tensor(state.step, device=stage.device)
-    own = propose(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step)
+    own = propose(Iteration(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step))
     proposal = _averaged(own, tasks.x.shape[1], stage)
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
     return state.advance(proposal, state.theta.new_tensor(rates)), proposal
@@ -149,16 +148,16 @@ def maybe_compiled(exp: Experiment) -> Propose:
         return compiled
     chosen = compiled
 
-    def with_fallback(*args: Any) -> Proposal:
+    def with_fallback(iteration: Iteration) -> Proposal:
         nonlocal chosen
         try:
-            return chosen(*args)
+            return chosen(iteration)
         except Exception as error:  # whatever a missing or unfit compiler raises
             if chosen is plain:
                 raise
             log.warning("torch.compile does not work here (%s): going on without", type(error).__name__)
             chosen = plain
-            return plain(*args)
+            return plain(iteration)
 
     return with_fallback
 

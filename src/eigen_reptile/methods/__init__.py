@@ -5,7 +5,7 @@ from dataclasses import replace
 from eigen_reptile.methods.averages import AverageGradients, AverageWeights
 from eigen_reptile.methods.eigen_reptile import EigenReptile
 from eigen_reptile.methods.ispl import Ispl
-from eigen_reptile.methods.method import Method, Proposal
+from eigen_reptile.methods.method import Iteration, Method, Proposal
 from eigen_reptile.methods.reptile import Reptile
 from eigen_reptile.methods.selected import Selected, Selector
 from eigen_reptile.methods.self_paced import SelfPaced
@@ -32,6 +32,7 @@ __all__ = [
     "AverageWeights",
     "EigenReptile",
     "Ispl",
+    "Iteration",
     "Method",
     "Proposal",
     "Reptile",

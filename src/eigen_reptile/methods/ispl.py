@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState, adapt
-from eigen_reptile.learner import Learner
+from eigen_reptile.inner import InnerConfig, adapt
+from eigen_reptile.methods.method import Iteration
 from eigen_reptile.methods.selected import Selection, Selector, keep, loss_of_a_guess
-from eigen_reptile.tasks import Batches, Tasks, take_samples
+from eigen_reptile.tasks import Batches, take_samples
 
 
 @final
@@ -88,28 +88,21 @@ class Ispl(Selector):
         """Gamma in an iteration, counted from 0: a function of nothing else, so that resuming restores it."""
         return (self.gamma - self.decay * (step // self.every)).clamp(min=self.floor)
 
-    def select(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Selection:
+    def select(self, iteration: Iteration) -> Selection:
+        learner, _, _, tasks, batches, inner, step = iteration
         aside = inner.steps + self.extra_batches
         candidates, set_aside = (
             Batches(*(part[:, :, some].flatten(2, 3) for part in batches))
             for some in (slice(aside), slice(aside, None))
         )
-        places = torch.arange(candidates.chosen.shape[2], device=theta.device)
+        places = torch.arange(candidates.chosen.shape[2], device=tasks.x.device)
         total, asked = torch.zeros_like(candidates.weight), torch.zeros_like(candidates.weight)
         for number in range(self.priors):
             part = self._part(len(places), number)
             unseen = places if self.prior_batches else torch.cat([places[: part.start], places[part.stop :]])
             lessons = self._lessons(set_aside if self.prior_batches else candidates, number)
-            prior, _ = adapt(learner, theta, memory, tasks.x, self._in_steps(lessons, inner), inner)
+            taught = self._in_steps(lessons, inner)
+            prior, _ = adapt(learner, iteration.point, iteration.start, tasks.x, taught, inner)
             x, y = take_samples(tasks.x, candidates.chosen[:, :, unseen]), candidates.y[:, :, unseen]
             total[:, :, unseen] += learner.losses(prior, x, y)
             asked[:, :, unseen] += 1

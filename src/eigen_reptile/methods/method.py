@@ -1,19 +1,61 @@
 """What every meta-learning method is: a frozen object whose fields are its settings and which proposes a direction."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig, InnerState, trajectory
 from eigen_reptile.learner import Learner
 from eigen_reptile.tasks import Batches, Tasks, each_task
 from eigen_reptile.threads import side_by_side
+
+T = TypeVar("T")
+
+
+class Iteration(NamedTuple):
+    """What a method is given: S lanes, each with B tasks."""
+
+    learner: Learner
+    theta: Float[Tensor, "S d"]
+    memory: InnerState
+    """The inner optimiser's."""
+    tasks: Tasks
+    batches: Batches
+    inner: InnerConfig
+    step: Int[Tensor, ""]
+    """The number of the iteration, counted from 0."""
+
+    @property
+    def tasks_each(self) -> int:
+        """Tasks of each lane."""
+        return self.tasks.x.shape[1]
+
+    @property
+    def point(self) -> Float[Tensor, "S B d"]:
+        """Where the inner loop of each task starts."""
+        return self.theta[:, None].expand(-1, self.tasks_each, -1)
+
+    @property
+    def start(self) -> InnerState:
+        """The memory with which the inner loop of each task starts."""
+        memory = self.memory if self.inner.carry == "shared" else InnerState.empty(self.theta)
+        return memory.for_tasks(self.tasks_each)
+
+    def in_parts(self, work: Callable[["Iteration"], T], size: int) -> Iterator[T]:
+        """What comes of the work on all tasks at once, or on each by itself, whichever is faster.
+
+        Each piece of work on one task holds so many bytes.
+        """
+        if self.learner.batched:
+            return iter([work(self)])
+        parts = ((self._replace(tasks=one, batches=its),) for one, its in each_task(self.tasks, self.batches))
+        return side_by_side(work, parts, size, self.theta.device)
 
 
 class Proposal(NamedTuple):
@@ -82,17 +124,8 @@ class Method(ABC):
         return stats
 
     @abstractmethod
-    def propose(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Proposal:
-        """What the tasks of an iteration, counted from 0, ask: a pure function, without control flow on values."""
+    def propose(self, iteration: Iteration) -> Proposal:
+        """What the tasks of an iteration ask: a pure function, without control flow on values."""
 
 
 @dataclass(frozen=True)
@@ -103,25 +136,12 @@ class TrajectoryMethod(Method):
     def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         """What follows from the trajectory of each task, with the start as its first row."""
 
-    def propose(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Proposal:
-        start = memory if inner.carry == "shared" else InnerState.empty(theta)
+    def propose(self, iteration: Iteration) -> Proposal:
+        learner, theta, inner = iteration.learner, iteration.theta, iteration.inner
 
-        def summed(tasks: Tasks, batches: Batches) -> Proposal:
-            B = tasks.x.shape[1]
-            W, end = trajectory(learner, theta[:, None].expand(-1, B, -1), start.for_tasks(B), tasks.x, batches, inner)
+        def summed(some: Iteration) -> Proposal:
+            W, end = trajectory(learner, some.point, some.start, some.tasks.x, some.batches, inner)
             return self.moves(W).summed(end)
 
-        if learner.batched:
-            return summed(tasks, batches).over(tasks.x.shape[1])
         size = (inner.steps + 1) * theta.nbytes
-        parts = side_by_side(summed, each_task(tasks, batches), size, theta.device)
-        return reduce(Proposal.plus, parts).over(tasks.x.shape[1])
+        return reduce(Proposal.plus, iteration.in_parts(summed, size)).over(iteration.tasks_each)

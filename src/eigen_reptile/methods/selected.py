@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Learner
-from eigen_reptile.methods.method import Method, Proposal
-from eigen_reptile.tasks import Batches, Tasks, each_task, take_samples
-from eigen_reptile.threads import side_by_side
+from eigen_reptile.inner import InnerConfig
+from eigen_reptile.methods.method import Iteration, Method, Proposal
+from eigen_reptile.tasks import Batches, Tasks, take_samples
 
 
 class Selection(NamedTuple):
@@ -33,16 +31,7 @@ class Selector(ABC):
         """Mini-batches that it needs of each task, to make those of the inner loop out of them."""
 
     @abstractmethod
-    def select(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Selection:
+    def select(self, iteration: Iteration) -> Selection:
         """The inner loop's mini-batches in this iteration: a pure function, without control flow on values."""
 
 
@@ -59,31 +48,11 @@ class Selected(Method):
     def batches(self, inner: InnerConfig) -> int:
         return self.selector.batches(inner)
 
-    def propose(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Proposal:
-        start = memory if inner.carry == "shared" else InnerState.empty(theta)
-
-        def selection(tasks: Tasks, batches: Batches) -> Selection:
-            B = tasks.x.shape[1]
-            point = theta[:, None].expand(-1, B, -1)
-            return self.selector.select(learner, point, start.for_tasks(B), tasks, batches, inner, step)
-
-        if learner.batched:
-            parts = [selection(tasks, batches)]
-        else:
-            size = inner.steps * theta.nbytes
-            parts = list(side_by_side(selection, each_task(tasks, batches), size, theta.device))
+    def propose(self, iteration: Iteration) -> Proposal:
+        parts = list(iteration.in_parts(self.selector.select, iteration.inner.steps * iteration.theta.nbytes))
         kept = Batches(*(torch.cat(part, dim=1) for part in zip(*(part.batches for part in parts), strict=True)))
         stats = {name: torch.cat([part.stats[name] for part in parts], dim=1).mean(1) for name in parts[0].stats}
-        proposal = self.method.propose(learner, theta, memory, tasks, kept, inner, step)
+        proposal = self.method.propose(iteration._replace(batches=kept))
         return proposal._replace(stats=proposal.stats | stats)
 
     def summary(self, stats: dict[str, float]) -> dict[str, float]:

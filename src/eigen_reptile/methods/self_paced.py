@@ -7,10 +7,10 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState, adapt
-from eigen_reptile.learner import Learner
+from eigen_reptile.inner import InnerConfig, adapt
+from eigen_reptile.methods.method import Iteration
 from eigen_reptile.methods.selected import Selection, Selector, keep, loss_of_a_guess
-from eigen_reptile.tasks import Batches, Tasks, take_samples
+from eigen_reptile.tasks import Batches, take_samples
 
 
 @final
@@ -44,17 +44,9 @@ class SelfPaced(Selector):
         """In the loss of a guess."""
         return self.start * self.growth ** (step // self.every)
 
-    def select(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B d"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-        step: Tensor,
-    ) -> Selection:
-        model, _ = adapt(learner, theta, memory, tasks.x, batches, inner)
+    def select(self, iteration: Iteration) -> Selection:
+        learner, _, _, tasks, batches, inner, step = iteration
+        model, _ = adapt(learner, iteration.point, iteration.start, tasks.x, batches, inner)
         candidates = Batches(*(part.flatten(2, 3) for part in batches))
         losses = learner.losses(model, take_samples(tasks.x, candidates.chosen), candidates.y)
         return keep(candidates, losses, self.threshold(step) * loss_of_a_guess(tasks, candidates.y), inner)

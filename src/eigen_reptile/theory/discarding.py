@@ -6,7 +6,7 @@ from torch import Tensor
 
 from eigen_reptile.direction import main_direction
 from eigen_reptile.inner import InnerState
-from eigen_reptile.methods import Ispl
+from eigen_reptile.methods import Ispl, Iteration
 from eigen_reptile.progress import Announce
 from eigen_reptile.stage import Stage
 from eigen_reptile.tasks import Batches
@@ -74,8 +74,9 @@ def _right_direction(clean: Stage, theta: Tensor, task: int) -> Tensor:
 def _before_and_after(stage: Stage, theta: Tensor, task: int, reference: Tensor) -> list[float]:
     """lambda_o / lambda before and after discarding, then the angles of the main direction to the right one."""
     tasks, drawn = training_data(stage, task)
-    start = theta[None, None]
-    chosen = Ispl().select(stage.learner, start, InnerState.empty(start), tasks, drawn, SGD, torch.tensor(0)).batches
+    empty = InnerState.empty(theta[None])
+    iteration = Iteration(stage.learner, theta[None], empty, tasks, drawn, SGD, torch.tensor(0))
+    chosen = Ispl().select(iteration).batches
     found = [paths(stage.learner, theta, tasks, batches) for batches in (drawn, chosen)]
     ratios = [float(eigenvalues(path.wrong)[0] / eigenvalues(path.all)[0]) for path in found]
     return [*ratios, *(degrees(main_direction(path.all).vector, reference) for path in found)]
