@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to_json
-from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Sine
+from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Glyphs, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import MODELS, Conv4, Mlp, Model
@@ -37,6 +37,8 @@ def test_an_experiment_survives_json(
 ) -> None:
     experiment = Experiment(
         method=method,
+        data=Glyphs() if method.classifies else Sine(),
+        task=TaskConfig(way=5, queries=2),
         model=Mlp(tuple(hidden)),
         inner=InnerConfig(steps=steps, lr=inner_lr),
         meta=MetaConfig(lr=tuple(lr)),

@@ -26,6 +26,7 @@ from eigen_reptile.evaluate import (
 )
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Learner, class_error
+from eigen_reptile.methods import Reptile
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState
@@ -44,7 +45,7 @@ CURVE = TaskShape(1, 4, 15)
 def setting() -> tuple[Stage, Start]:
     stage = prepare(Experiment(evaluation=CONFIG, seeds=(3, 4)), silent, "cpu")
     state = TrainState.fresh(stage)
-    return stage, Start(state.theta, state.memory, stage.exp.inner)
+    return stage, Start(state.theta, state.memory, stage.exp.inner, stage.exp.method)
 
 
 def errors(count: int = 5, purpose: Purpose = "validation") -> np.ndarray:
@@ -139,7 +140,7 @@ def picture_bank() -> Exact:
 def picture_start(carry: Literal["fresh", "shared"]) -> Start:
     theta = torch.stack([LEARNER.init(seed) for seed in range(LANES)])
     memory = InnerState(theta.square() * 0.01, torch.tensor([7.0, 20.0], dtype=torch.float64))
-    return Start(theta, memory, InnerConfig(lr=0.02, optimizer="adam", carry=carry))
+    return Start(theta, memory, InnerConfig(lr=0.02, optimizer="adam", carry=carry), Reptile())
 
 
 def accuracy(

@@ -84,7 +84,7 @@ def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int, b
     learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     memory = InnerState(torch.rand_like(theta), torch.full((S, B), float(steps_before), dtype=torch.float64))
-    W, after = trajectory(learner, theta, memory, x, batches, config)
+    W, after = trajectory(learner.gradient, theta, memory, x, batches, config)
     for lane in range(S):
         for task in range(B):
             one = (batches.chosen[lane, task], batches.y[lane, task], batches.weight[lane, task])
@@ -100,7 +100,7 @@ def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int, b
 def test_sgd_is_torchs_sgd(batched: bool) -> None:
     learner, theta, x, y, batches = problem(batched)
     batches = batches._replace(weight=torch.ones_like(batches.weight))
-    end, _ = adapt(learner, theta, InnerState.empty(theta), x, batches, InnerConfig(lr=0.1))
+    end, _ = adapt(learner.gradient, theta, InnerState.empty(theta), x, batches, InnerConfig(lr=0.1))
     module = loaded(theta[1, 2])
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     for chosen in batches.chosen[1, 2]:
@@ -117,8 +117,8 @@ def test_adapt_ends_where_the_trajectory_ends_and_changes_nothing(optimizer: str
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     memory = InnerState.empty(theta)
     before = copy.deepcopy((theta, memory, x, batches))
-    W, state = trajectory(learner, theta, memory, x, batches, config)
-    end, end_state = adapt(learner, theta, memory, x, batches, config)
+    W, state = trajectory(learner.gradient, theta, memory, x, batches, config)
+    end, end_state = adapt(learner.gradient, theta, memory, x, batches, config)
     assert torch.equal(W[:, :, -1], end)
     assert torch.equal(W[:, :, 0], theta)
     assert torch.equal(state.square, end_state.square)
@@ -135,7 +135,7 @@ def test_the_loop_can_be_differentiated(optimizer: str, batched: bool) -> None:
     memory = InnerState(torch.ones_like(theta[:1, :1]), torch.full((1, 1), 50.0, dtype=torch.float64))
 
     def end(start: Tensor) -> Tensor:
-        return adapt(learner, start, memory, x[:1, :1], two, config)[0]
+        return adapt(learner.gradient, start, memory, x[:1, :1], two, config)[0]
 
     start = theta[:1, :1].clone().requires_grad_()
     assert torch.autograd.gradcheck(end, (start,), eps=1e-6, atol=1e-6)
@@ -146,7 +146,7 @@ def test_adams_derivative_is_finite_where_a_gradient_is_zero(batched: bool) -> N
     learner, theta, x, _, batches = problem(batched)
     start = theta.clone().requires_grad_()
     nothing = batches._replace(weight=torch.zeros_like(batches.weight))
-    end, _ = adapt(learner, start, InnerState.empty(theta), x, nothing, InnerConfig(optimizer="adam"))
+    end, _ = adapt(learner.gradient, start, InnerState.empty(theta), x, nothing, InnerConfig(optimizer="adam"))
     assert torch.equal(end, theta)
     end.sum().backward()
     assert start.grad is not None
@@ -157,10 +157,10 @@ def test_adams_derivative_is_finite_where_a_gradient_is_zero(batched: bool) -> N
 def test_tasks_do_not_touch_each_other(batched: bool) -> None:
     learner, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05)
-    W, _ = trajectory(learner, theta, InnerState.empty(theta), x, batches, config)
+    W, _ = trajectory(learner.gradient, theta, InnerState.empty(theta), x, batches, config)
     spoilt = x.clone()
     spoilt[0, 1] = float("nan")
-    V, _ = trajectory(learner, theta, InnerState.empty(theta), spoilt, batches, config)
+    V, _ = trajectory(learner.gradient, theta, InnerState.empty(theta), spoilt, batches, config)
     assert V[0, 1, 1:].isnan().all()
     others = torch.ones(S, B, dtype=torch.bool)
     others[0, 1] = False

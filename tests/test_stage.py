@@ -93,7 +93,7 @@ def test_validation_and_test_measure_what_they_should() -> None:
     ):
         stage = prepare(exp, silent)
         state = TrainState.fresh(stage)
-        start = Start(state.theta, state.memory, exp.inner)
+        start = Start(state.theta, state.memory, exp.inner, exp.method)
         on_validation = stages.validate(stage, start, 2, silent("", 0))
         on_test = stages.test(stage, start, stage.tests[0], silent("", 0))
         assert on_validation.columns == validated

@@ -88,7 +88,7 @@ def test_paths_are_the_inner_loop_and_the_wrong_labels_part_of_it() -> None:
         found = paths(stage.learner, theta, tasks, batches)
         first = Batches(*(part[:, :, : SGD.steps] for part in batches))
         start = theta[None, None]
-        W, _ = trajectory(stage.learner, start, InnerState.empty(start), tasks.x, first, SGD)
+        W, _ = trajectory(stage.learner.gradient, start, InnerState.empty(start), tasks.x, first, SGD)
         torch.testing.assert_close(found.all, W[0, 0])
         # With all labels counted as wrong, their part is all of the movement; with none, nothing.
         everything = paths(stage.learner, theta, tasks, batches._replace(right=torch.zeros_like(batches.right)))

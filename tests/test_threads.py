@@ -90,7 +90,7 @@ def test_evaluation_gives_the_same_answers_on_any_number_of_cores(two_cores: Non
     exp = small("reptile")
     stage = prepare(exp, silent, "cpu")
     state = trained(exp, 1)
-    start = Start(state.theta, state.memory, exp.inner)
+    start = Start(state.theta, state.memory, exp.inner, exp.method)
     found = []
     for cores in (1, 2):
         set_cores(cores)

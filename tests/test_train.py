@@ -71,15 +71,31 @@ def test_a_diverged_lane_stays_where_it_was() -> None:
     state = TrainState.fresh(prepare(replace(SMALL, seeds=(0, 1)), silent, "cpu"))
     direction = torch.ones_like(state.theta)
     direction[1, 5] = float("nan")
-    after = state.advance(Proposal(direction, torch.ones(2), state.memory, {}), torch.tensor([0.5, 0.5]))
+    rates, meta = torch.tensor([0.5, 0.5]), SMALL.meta
+    after = state.advance(Proposal(direction, torch.ones(2), state.memory, {}), rates, meta)
     assert torch.equal(after.theta[0], state.theta[0] + 0.5)
     assert torch.equal(after.theta[1], state.theta[1])
     assert after.diverged_at.tolist() == [-1, 1]
-    later = after.advance(
-        Proposal(torch.ones_like(direction), torch.ones(2), state.memory, {}), torch.tensor([0.5, 0.5])
-    )
+    later = after.advance(Proposal(torch.ones_like(direction), torch.ones(2), state.memory, {}), rates, meta)
     assert torch.equal(later.theta[1], state.theta[1])
     assert later.diverged_at.tolist() == [-1, 1]
+
+
+def test_the_outer_adam_is_torchs() -> None:
+    meta = replace(SMALL.meta, optimizer="adam", clip=0.5, batch=1)
+    state = TrainState.fresh(prepare(replace(SMALL, meta=meta, seeds=(0, 1)), silent, "cpu"))
+    theirs = state.theta.clone().requires_grad_()
+    adam = torch.optim.Adam([theirs], lr=0.1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        direction = torch.randn(state.theta.shape, generator=generator)
+        theirs.grad = -direction.clamp(-0.5, 0.5)
+        adam.step()
+        state = state.advance(Proposal(direction, torch.ones(2), state.memory, {}), torch.full((2,), 0.1), meta)
+    torch.testing.assert_close(state.theta, theirs.detach())
+    again = state.restored(5, state.tensors())
+    assert torch.equal(again.outer.first, state.outer.first)
+    assert torch.equal(again.outer.second, state.outer.second)
 
 
 def test_a_checkpoint_of_something_else_is_refused() -> None:

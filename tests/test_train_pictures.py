@@ -40,7 +40,7 @@ def scores(stage: Stage, starts: TrainState | Best, split: Literal["validation",
     config = stage.exp.evaluation
     count = config.monitor_tasks if split == "validation" else config.tasks
     modes: Sequence[Mode] = ("transductive",) if split == "validation" else ("inductive", "transductive")
-    start = Start(starts.theta, starts.memory, stage.exp.inner)
+    start = Start(starts.theta, starts.memory, stage.exp.inner, stage.exp.method)
     shape = TaskShape(stage.exp.task.way, shots, config.queries)
     bank = getattr(stage.banks, split)
     return evaluate(stage.learner, bank, start, config, split, shape, range(count), modes, silent("", 0)).values
@@ -84,7 +84,7 @@ def test_the_best_of_the_learning_curve_is_kept_and_tested(tmp_path: Path) -> No
 
     shown = read_examples(tmp_path / "best")
     assert shown is not None
-    start = Start(best.theta[:1], InnerState(*(part[:1] for part in best.memory)), SMALL.inner)
+    start = Start(best.theta[:1], InnerState(*(part[:1] for part in best.memory)), SMALL.inner, SMALL.method)
     task, predicted = example(stage.learner, stage.banks.test, start, SMALL.evaluation, TaskShape(3, 1, 3))
     for name, pictures in (("support", task.x), ("query", task.query_x)):
         assert np.array_equal(shown[name], pictures[0, 0])

@@ -30,6 +30,10 @@ class MetaConfig:
     """Outer step size (beta) at the start. Several are trained side by side, and validation chooses among them."""
     final_lr: float = 0.0
     """Outer step size after the last iteration; in between it falls along a straight line."""
+    optimizer: Literal["step", "adam"] = "step"
+    """Take the method's direction as it is, times the step size; or let Adam make a step out of it."""
+    clip: float | None = None
+    """What each number of the direction is cut to, either way; default: it is not."""
     keep: Literal["last", "best"] = "last"
     """Which initialisation is tested: the last one, or the one that did best on the monitored validation tasks."""
     patience: int = 0
@@ -45,6 +49,8 @@ class MetaConfig:
             raise ValueError(f"lr must hold one or more finite step sizes above 0, not {self.lr}")
         if len(set(self.lr)) < len(self.lr):
             raise ValueError(f"lr names a step size twice: {self.lr}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip must be above 0, not {self.clip}")
         if not 0 <= self.final_lr < math.inf:
             raise ValueError(f"final_lr must be finite and at least 0, not {self.final_lr}")
 
@@ -95,6 +101,10 @@ class Experiment:
             raise ValueError(f"seeds must hold one or more whole numbers from 0 to 2**63 - 1, not {self.seeds}")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds names a seed twice: {self.seeds}")
+        if self.method.classifies and not self.data.classifies:
+            raise ValueError("this method tells classes apart: use it on a data set of pictures")
+        if self.method.wants_queries and self.data.classifies and self.task.queries < 1:
+            raise ValueError("this method learns from queries: use --task.queries 15, or another number above 0")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
 
@@ -117,20 +127,34 @@ def standard(data: Dataset, method: Method) -> Experiment:
     if not data.classifies:
         curves = Experiment(method=method, data=data)
         samples = method.batches(curves.inner) * curves.inner.batch
-        return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)))
+        meta = MetaConfig(lr=(1e-3,), final_lr=1e-3, optimizer="adam") if method.wants_queries else curves.meta
+        return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
     way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
+    shots, model, meta = 15, Conv4(), MetaConfig(steps=3000, batch=5, keep="best")
+    after, batch = 50, 15
+    if own := method.suggests:
+        inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
+        shots, model = own.shots, Conv4(own.filters, own.head)
+        rate = own.outer_lr
+        meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=rate, optimizer="adam", clip=own.clip)
+        after, batch = own.after, WHOLE
+    if method.batches(inner) > inner.steps:  # enough for no picture to come twice
+        shots = max(shots, -(-method.batches(inner) * inner.batch // way))
     return Experiment(
         method=method,
         data=data,
-        model=Conv4(),
-        # Enough for no picture to come twice.
-        task=TaskConfig(way, max(15, -(-method.batches(inner) * inner.batch // way))),
+        model=model,
+        task=TaskConfig(way, shots, 15 if method.wants_queries else 0),
         inner=inner,
-        meta=MetaConfig(steps=3000, batch=5, keep="best"),
+        meta=meta,
         evaluation=EvalConfig(
-            tasks=200, monitor_tasks=100, every=500, shots=(1, 5), queries=15, after=(50,), batch=15, pictures=()
+            tasks=200, monitor_tasks=100, every=500, shots=(1, 5), queries=15, after=(after,), batch=batch, pictures=()
         ),
     )
+
+
+WHOLE = 1000
+"""More samples than any support has: all of it."""
 
 
 KINDS = (Selector, Method, Dataset, Model)

@@ -13,8 +13,9 @@ from scipy import stats
 from torch import Tensor
 
 from eigen_reptile.data import Bank, TaskShape
-from eigen_reptile.inner import InnerConfig, InnerState, adapt
+from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner
+from eigen_reptile.methods import Method
 from eigen_reptile.progress import Report
 from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
@@ -79,9 +80,11 @@ class EvalConfig:
 class Start(NamedTuple):
     """What evaluation starts from: S initialisations, and how they are adapted."""
 
-    theta: Float[Tensor, "S d"]
+    theta: Float[Tensor, "S D"]
     memory: InnerState
     inner: InnerConfig
+    method: Method
+    """What adapts them, and answers."""
 
 
 class Scores(NamedTuple):
@@ -144,7 +147,7 @@ def evaluate(
         tasks, batches = _tasks(bank, start, config, purpose, task, numbers)
         if modes:
             point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
-            said = [_ANSWERS[mode](learner, point, tasks) for mode in modes]
+            said = [_ANSWERS[mode](learner, start.method, point, tasks) for mode in modes]
             right = torch.stack([answer.argmax(-1) == tasks.query_y for answer in said], dim=2)
             values = right.cpu().double().mean(-1)
         else:
@@ -182,7 +185,7 @@ def example(learner: Learner, bank: Bank, start: Start, config: EvalConfig, task
     """One fixed task with the predictions of each initialisation, to be looked at."""
     tasks, batches = _tasks(bank, start, config, "picture", task, [0])
     point = next(_adapted(learner, start, tasks, batches, config.after[-1:]))
-    predicted = _transductive(learner, point, tasks).argmax(-1)[:, 0]
+    predicted = _transductive(learner, start.method, point, tasks).argmax(-1)[:, 0]
     return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
@@ -206,14 +209,14 @@ def _tasks(
 
 def _adapted(
     learner: Learner, start: Start, tasks: Tasks, batches: Batches, after: Sequence[int]
-) -> Iterator[Float[Tensor, "S T d"]]:
+) -> Iterator[Float[Tensor, "S T D"]]:
     """Each initialisation adapted to each task, after each of the numbers of steps."""
     T = tasks.x.shape[1]
-    state = (start.memory if start.inner.carry == "shared" else InnerState.empty(start.theta)).for_tasks(T)
+    state = start.memory.carried(start.inner).for_tasks(T)
     point = start.theta[:, None].expand(-1, T, -1)
     for done, wanted in pairwise((0, *after)):
         steps = Batches(*(part[:, :, done:wanted] for part in batches))
-        point, state = adapt(learner, point, state, tasks.x, steps, start.inner)
+        point, state = start.method.adapted(learner, point, state, tasks, steps, start.inner)
         yield point
 
 
@@ -222,18 +225,23 @@ def _predictions(
 ) -> Float[Tensor, "S T K q out"]:
     """What each network says about the queries, after each of the numbers of steps."""
     points = _adapted(learner, start, tasks, batches, config.after)
-    return torch.stack([learner.outputs(point, tasks.query_x) for point in points], dim=2)
+    return torch.stack([start.method.answers(learner, point, tasks, tasks.query_x) for point in points], dim=2)
 
 
-def _transductive(learner: Learner, point: Float[Tensor, "S T d"], tasks: Tasks) -> Float[Tensor, "S T q way"]:
+def _transductive(
+    learner: Learner, method: Method, point: Float[Tensor, "S T D"], tasks: Tasks
+) -> Float[Tensor, "S T q way"]:
     """All queries of a task in one batch, whose statistics batch-norm then uses."""
-    return learner.outputs(point, tasks.query_x)
+    return method.answers(learner, point, tasks, tasks.query_x)
 
 
-def _inductive(learner: Learner, point: Float[Tensor, "S T d"], tasks: Tasks) -> Float[Tensor, "S T q way"]:
+def _inductive(
+    learner: Learner, method: Method, point: Float[Tensor, "S T D"], tasks: Tasks
+) -> Float[Tensor, "S T q way"]:
     """Each query in a batch with the support, so that no query helps another."""
     queries = tasks.query_x.unsqueeze(3).unbind(2)
-    return torch.stack([learner.outputs(point, torch.cat([tasks.x, one], dim=2))[:, :, -1] for one in queries], dim=2)
+    batches = (torch.cat([tasks.x, one], dim=2) for one in queries)
+    return torch.stack([method.answers(learner, point, tasks, batch)[:, :, -1] for batch in batches], dim=2)
 
 
 _ANSWERS = {"inductive": _inductive, "transductive": _transductive}

@@ -249,11 +249,11 @@ def _git(*words: str) -> str | None:
 def _start(exp: Experiment, state: TrainState) -> Start:
     """What is judged in the end: each lane as it is, or as it was at its best."""
     kept = state.best if exp.meta.keep == "best" else state
-    return Start(kept.theta, kept.memory, exp.inner)
+    return Start(kept.theta, kept.memory, exp.inner, exp.method)
 
 
 def _of_lanes(start: Start, lanes: list[int]) -> Start:
-    return Start(start.theta[lanes], InnerState(*(part[lanes] for part in start.memory)), start.inner)
+    return start._replace(theta=start.theta[lanes], memory=InnerState(*(part[lanes] for part in start.memory)))
 
 
 def _lanes_of(exp: Experiment, lr: float) -> list[int]:

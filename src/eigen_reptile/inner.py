@@ -5,7 +5,7 @@ differentiates, and the same arguments always give the same trajectory.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,8 +13,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from eigen_reptile.learner import Learner
 from eigen_reptile.tasks import Batches, take_samples
+
+Gradient = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""From parameters (S, B, d), samples, labels and weights to the gradient, as `Learner.gradient` has it."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +61,17 @@ class InnerState(NamedTuple):
     def empty(theta: Float[Tensor, "*L d"]) -> "InnerState":
         return InnerState(torch.zeros_like(theta), theta.new_zeros(theta.shape[:-1]))
 
+    def carried(self, config: InnerConfig) -> "InnerState":
+        """What of it a task is given."""
+        return self if config.carry == "shared" else InnerState(*(torch.zeros_like(part) for part in self))
+
     def for_tasks(self, tasks: int) -> "InnerState":
         """Each lane's memory (S, d), once for each of its tasks (S, B, d)."""
         return InnerState(*(part[:, None].expand(-1, tasks, *part.shape[1:]) for part in self))
 
 
 def adapt(
-    learner: Learner,
+    gradient: Gradient,
     theta: Float[Tensor, "S B d"],
     state: InnerState,
     x: Shaped[Tensor, "S B m *shape"],
@@ -74,13 +80,13 @@ def adapt(
 ) -> tuple[Float[Tensor, "S B d"], InnerState]:
     """Where the inner loop ends, started at each task's theta."""
     end = theta, state
-    for point in _points(learner, theta, state, x, batches, config):
+    for point in _points(gradient, theta, state, x, batches, config):
         end = point
     return end
 
 
 def trajectory(
-    learner: Learner,
+    gradient: Gradient,
     theta: Float[Tensor, "S B d"],
     state: InnerState,
     x: Shaped[Tensor, "S B m *shape"],
@@ -89,19 +95,18 @@ def trajectory(
 ) -> tuple[Float[Tensor, "S B rows d"], InnerState]:
     """All points that the inner loop passes through (W), the start first."""
     points, end = [theta], (theta, state)
-    for end in _points(learner, theta, state, x, batches, config):
+    for end in _points(gradient, theta, state, x, batches, config):
         points.append(end[0])
     return torch.stack(points, dim=2), end[1]
 
 
 def _points(
-    learner: Learner, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
+    gradient: Gradient, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
     for step in range(batches.chosen.shape[2]):
         batch_x = take_samples(x, batches.chosen[:, :, step])
         y, weight = batches.y[:, :, step], batches.weight[:, :, step]
-        gradient = learner.gradient(theta, batch_x, y, weight)
-        move, state = _optimizer_step(gradient, state, config)
+        move, state = _optimizer_step(gradient(theta, batch_x, y, weight), state, config)
         theta = theta - move
         yield theta, state
 

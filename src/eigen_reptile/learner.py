@@ -75,6 +75,8 @@ class Conv4(Model):
 
     filters: int = 32
     """Channels of each convolution (the paper has 32, and 64 in one row)."""
+    head: bool = True
+    """Whether the linear layer is there; without it the features are what comes out."""
 
     def __post_init__(self) -> None:
         if self.filters < 1:
@@ -89,6 +91,8 @@ class Conv4(Model):
             raise ValueError(f"conv4 takes pictures (channels, height, width), not inputs of shape {shape}")
         channels, height, width = shape
         blocks = [_Block(before, self.filters) for before in (channels, *[self.filters] * 3)]
+        if not self.head:
+            return nn.Sequential(*blocks, nn.Flatten())
         left = [-(-side // 16) for side in (height, width)]  # each pooling halves, rounded up
         head = nn.Linear(self.filters * prod(left), outputs)
         nn.init.xavier_uniform_(head.weight)
@@ -152,7 +156,7 @@ class Learner:
         self._sizes = [prod(shape) for shape in self._shapes]
         self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
         self._has_buffers = any(True for _ in self._template.buffers())
-        self._sample_loss = sample_loss
+        self.sample_loss = sample_loss
         self.batched = batched
         for name, module in self._template.named_modules():
             if _draws_at_random(module):
@@ -168,6 +172,24 @@ class Learner:
         self._template.to(device)
         self._own = threading.local()
         return self
+
+    def with_loss(self, sample_loss: SampleLoss) -> "Learner":
+        """The same network with another loss."""
+        learner = copy.copy(self)
+        learner.sample_loss = sample_loss
+        return learner
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """The parameters, in the order in which theta has them."""
+        return dict(zip(self._names, self._shapes, strict=True))
+
+    @property
+    def head(self) -> int:
+        """How many of the last numbers of theta are those of the last layer."""
+        layer = self._names[-1].rpartition(".")[0]
+        sizes = zip(self._names, self._sizes, strict=True)
+        return sum(size for name, size in sizes if name.rpartition(".")[0] == layer)
 
     def init(self, seed: int) -> Float[Tensor, "d"]:
         """Fresh parameters: the module's own initialisation under this seed; the global generator is untouched."""
@@ -192,7 +214,7 @@ class Learner:
         y: Shaped[Tensor, "S B b *target"],
     ) -> Float[Tensor, "S B b"]:
         """The loss of each sample."""
-        return self._sample_loss(self.outputs(theta, x), y)
+        return self.sample_loss(self.outputs(theta, x), y)
 
     def loss(
         self,
@@ -229,10 +251,10 @@ class Learner:
         with torch.enable_grad():
             if differentiable or self._has_buffers:
                 point = theta if differentiable else theta.detach().requires_grad_()
-                loss = _weighted_mean(self._sample_loss(self._functional(point, x), y), weight)
+                loss = _weighted_mean(self.sample_loss(self._functional(point, x), y), weight)
                 return torch.autograd.grad(loss, point, create_graph=differentiable)[0]
             network = self._placed_at(theta)
-            loss = _weighted_mean(self._sample_loss(network.module(self._numbers(x, theta)), y), weight)
+            loss = _weighted_mean(self.sample_loss(network.module(self._numbers(x, theta)), y), weight)
             gradients = torch.autograd.grad(loss, network.parameters, materialize_grads=True)
             return torch.cat([gradient.reshape(-1) for gradient in gradients])
 

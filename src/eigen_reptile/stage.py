@@ -27,7 +27,7 @@ class Stage(NamedTuple):
     device: torch.device
     workers: Workers
     training: TaskShape
-    """Tasks to train on: their queries are not looked at."""
+    """Tasks to train on."""
     validation: TaskShape
     tests: tuple[TaskShape, ...]
     """One for each number of shots."""
@@ -62,7 +62,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
         flips=flips,
         device=place,
         workers=workers,
-        training=banks.train.fitted(TaskShape(exp.task.way, exp.task.shots, 0)),
+        training=banks.train.fitted(TaskShape(exp.task.way, exp.task.shots, exp.task.queries)),
         validation=banks.validation.fitted(shapes[0]),
         tests=tuple(banks.test.fitted(shape) for shape in shapes),
     )

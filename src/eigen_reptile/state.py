@@ -8,33 +8,64 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigen_reptile.config import Experiment
+from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.distributed import Workers
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import Proposal
 from eigen_reptile.stage import Stage, better
 
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+"""Adam's settings in the outer loop."""
+
 
 class Best(NamedTuple):
     """Each lane's best point of the learning curve so far."""
 
-    theta: Float[Tensor, "S d"]
+    theta: Float[Tensor, "S D"]
     memory: InnerState
     score: Float[Tensor, "S"]
     """NaN before the first."""
     step: Int[Tensor, "S"]
 
 
+class OuterState(NamedTuple):
+    """The outer optimiser's memory, which is empty where it takes directions as they are."""
+
+    first: Float[Tensor, "S M"]
+    """Adam's decaying mean of the directions."""
+    second: Float[Tensor, "S M"]
+    """And of their squares."""
+
+    @staticmethod
+    def fresh(theta: Float[Tensor, "S D"], meta: MetaConfig) -> "OuterState":
+        size = theta.shape[1] if meta.optimizer == "adam" else 0
+        return OuterState(theta.new_zeros(len(theta), size), theta.new_zeros(len(theta), size))
+
+    def moved(
+        self, direction: Float[Tensor, "S D"], meta: MetaConfig, step: int
+    ) -> tuple[Float[Tensor, "S D"], "OuterState"]:
+        """What to take of a direction in this iteration, counted from 1, and the memory afterwards."""
+        if meta.clip is not None:
+            direction = direction.clamp(-meta.clip, meta.clip)
+        if meta.optimizer == "step":
+            return direction, self
+        first = self.first.lerp(direction, 1 - BETA1)
+        second = self.second.lerp(direction.square(), 1 - BETA2)
+        root = (second / (1 - BETA2**step)).sqrt()
+        return first / (1 - BETA1**step) / (root + EPS), OuterState(first, second)
+
+
 class TrainState(NamedTuple):
     """All that one iteration hands to the next, for S lanes."""
 
     step: int
-    theta: Float[Tensor, "S d"]
+    theta: Float[Tensor, "S D"]
     memory: InnerState
     diverged_at: Int[Tensor, "S"]
     """Iteration at which a lane stopped being finite, and was left where it had been; -1 for a lane that lives."""
     best: Best
+    outer: OuterState
 
     @property
     def alive(self) -> bool:
@@ -43,23 +74,27 @@ class TrainState(NamedTuple):
 
     @staticmethod
     def fresh(stage: Stage) -> "TrainState":
-        theta = torch.stack([stage.learner.init(lane.seed) for lane in stage.exp.lanes]).to(stage.device)
-        memory = InnerState.empty(theta)
+        method, learner = stage.exp.method, stage.learner
+        theta = torch.stack([method.init(learner, lane.seed) for lane in stage.exp.lanes]).to(stage.device)
+        memory = InnerState.empty(theta[:, : learner.d])
         never = torch.full((len(theta),), -1, device=stage.device)
-        return TrainState(0, theta, memory, never, Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never))
+        best = Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never)
+        return TrainState(0, theta, memory, never, best, OuterState.fresh(theta, stage.exp.meta))
 
-    def advance(self, proposal: Proposal, lr: Float[Tensor, "S"]) -> "TrainState":
-        """theta + lr * direction, except in lanes that have diverged, now or before."""
+    def advance(self, proposal: Proposal, lr: Float[Tensor, "S"], meta: MetaConfig) -> "TrainState":
+        """theta + lr * direction, or what the outer optimiser makes of it, except in lanes that have diverged."""
         step = self.step + 1
-        theta = self.theta + lr[:, None] * proposal.direction
+        move, outer = self.outer.moved(proposal.direction, meta, step)
+        theta = self.theta + lr[:, None] * move
         finite = theta.isfinite().all(-1) & proposal.memory.square.isfinite().all(-1)
         alive = self.diverged_at < 0
         if bool((alive & finite).all()):  # nearly always, and then nothing needs to be put together
-            return self._replace(step=step, theta=theta, memory=proposal.memory)
+            return self._replace(step=step, theta=theta, memory=proposal.memory, outer=outer)
         return self._replace(
             step=step,
             theta=_where(alive & finite, theta, self.theta),
             memory=InnerState(*map(partial(_where, alive & finite), proposal.memory, self.memory)),
+            outer=OuterState(*map(partial(_where, alive & finite), outer, self.outer)),
             diverged_at=torch.where(alive & ~finite, step, self.diverged_at),
         )
 
@@ -86,6 +121,8 @@ class TrainState(NamedTuple):
             "best.memory.steps": self.best.memory.steps,
             "best.score": self.best.score,
             "best.step": self.best.step,
+            "outer.first": self.outer.first,
+            "outer.second": self.outer.second,
         }
 
     def as_lead(self, workers: Workers) -> "TrainState":
@@ -106,7 +143,8 @@ class TrainState(NamedTuple):
             kept["best.step"],
         )
         memory = InnerState(kept["memory.square"], kept["memory.steps"])
-        return TrainState(step, kept["theta"], memory, kept["diverged_at"], best)
+        outer = OuterState(kept["outer.first"], kept["outer.second"])
+        return TrainState(step, kept["theta"], memory, kept["diverged_at"], best, outer)
 
 
 def _where(lanes: Tensor, new: Tensor, old: Tensor) -> Tensor:

@@ -22,11 +22,13 @@ class TaskConfig:
     """Classes in a task (N), in training and in evaluation; 1 for regression."""
     shots: int = 50
     """Support samples of each class in a training task; on the sine wave 50 is the whole grid."""
+    queries: int = 0
+    """Query samples of each class in a training task, for methods that learn from them."""
 
     def __post_init__(self) -> None:
-        for name in ("way", "shots"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name, least in {"way": 1, "shots": 1, "queries": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class Tasks(NamedTuple):

@@ -85,9 +85,9 @@ def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainSta
     tasks, batches = training_data(stage, state.step)
     step = torch.tensor(state.step, device=stage.device)
     own = propose(Iteration(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step))
-    proposal = _averaged(own, tasks.x.shape[1], stage)
+    proposal = stage.exp.method.settled(_averaged(own, tasks.x.shape[1], stage))
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
-    return state.advance(proposal, state.theta.new_tensor(rates)), proposal
+    return state.advance(proposal, state.theta.new_tensor(rates), stage.exp.meta), proposal
 
 
 def _averaged(own: Proposal, tasks: int, stage: Stage) -> Proposal:
@@ -106,7 +106,7 @@ def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
     batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
     if stage.flips is not None:
-        batches = noisy_draws(batches, tasks, stage.flips, batch_rngs)
+        tasks, batches = noisy_draws(tasks, batches, stage.flips, batch_rngs)
     share = list(stage.workers.share(exp.meta.batch))
     if len(share) < exp.meta.batch:
         tasks, batches = Tasks(*(part[:, share] for part in tasks)), Batches(*(part[:, share] for part in batches))
@@ -166,7 +166,7 @@ def _observe(stage: Stage, run: RunLog, state: TrainState) -> tuple[TrainState, 
     """Log the learning curve and the figure's curves where they are due, and note which step was the best."""
     exp = stage.exp
     config = exp.evaluation
-    start = Start(state.theta, state.memory, exp.inner)
+    start = Start(state.theta, state.memory, exp.inner, exp.method)
     metrics: dict[str, float] = {}
     if state.step % config.every == 0 or state.step == exp.meta.steps:
         values = validate(stage, start, config.monitor_tasks, silent("", 0)).values[:, :, -1]

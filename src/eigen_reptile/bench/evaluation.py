@@ -43,7 +43,7 @@ def evaluation(repeats: int, announce: Announce) -> Figures:
 def evaluated(exp: Experiment, modes: Sequence[Mode]) -> Contender:
     stage = library_stage(exp)
     state = TrainState.fresh(stage)
-    start = Start(state.theta, state.memory, exp.inner)
+    start = Start(state.theta, state.memory, exp.inner, exp.method)
 
     def contender() -> None:
         evaluate(

@@ -4,11 +4,18 @@ from dataclasses import replace
 
 from eigen_reptile.methods.averages import AverageGradients, AverageWeights
 from eigen_reptile.methods.eigen_reptile import EigenReptile
+from eigen_reptile.methods.foml import Foml
 from eigen_reptile.methods.ispl import Ispl
+from eigen_reptile.methods.maml import Maml
+from eigen_reptile.methods.meta_curvature import MetaCurvature
 from eigen_reptile.methods.method import Iteration, Method, Proposal
+from eigen_reptile.methods.prototypical import Prototypical
 from eigen_reptile.methods.reptile import Reptile
+from eigen_reptile.methods.robust import Robust
 from eigen_reptile.methods.selected import Selected, Selector
 from eigen_reptile.methods.self_paced import SelfPaced
+from eigen_reptile.methods.sparse_maml import SparseMaml
+from eigen_reptile.methods.taml import Taml
 
 METHODS: dict[str, Method] = {
     "reptile": Reptile(),
@@ -21,6 +28,18 @@ METHODS: dict[str, Method] = {
     "eigen-reptile-ispl-paper": Selected(EigenReptile(), Ispl.paper()),
     "eigen-reptile-ispl-authors": Selected(EigenReptile(), Ispl.authors()),
     "eigen-reptile-spl": Selected(EigenReptile(), SelfPaced()),
+    "reptile-gce": Robust(Reptile()),
+    "eigen-reptile-gce": Robust(EigenReptile()),
+    "foml": Foml(),
+    "maml": Maml(),
+    "fomaml": Maml(order=1),
+    "anil": Maml(adapts="head"),
+    "boil": Maml(adapts="body"),
+    "taml": Taml(),
+    "taml-theil": Taml(bias="theil"),
+    "meta-curvature": MetaCurvature(),
+    "sparse-maml": SparseMaml(),
+    "prototypical": Prototypical(),
     "average-weights": AverageWeights(),
     "average-gradients": AverageGradients(),
     "average-unit-gradients": AverageGradients(unit=True),
@@ -31,12 +50,19 @@ __all__ = [
     "AverageGradients",
     "AverageWeights",
     "EigenReptile",
+    "Foml",
     "Ispl",
     "Iteration",
+    "Maml",
+    "MetaCurvature",
     "Method",
     "Proposal",
+    "Prototypical",
     "Reptile",
+    "Robust",
     "Selected",
     "Selector",
     "SelfPaced",
+    "SparseMaml",
+    "Taml",
 ]

@@ -102,7 +102,7 @@ class Ispl(Selector):
             unseen = places if self.prior_batches else torch.cat([places[: part.start], places[part.stop :]])
             lessons = self._lessons(set_aside if self.prior_batches else candidates, number)
             taught = self._in_steps(lessons, inner)
-            prior, _ = adapt(learner, iteration.point, iteration.start, tasks.x, taught, inner)
+            prior, _ = adapt(learner.gradient, iteration.network, iteration.start, tasks.x, taught, inner)
             x, y = take_samples(tasks.x, candidates.chosen[:, :, unseen]), candidates.y[:, :, unseen]
             total[:, :, unseen] += learner.losses(prior, x, y)
             asked[:, :, unseen] += 1

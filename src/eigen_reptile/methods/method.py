@@ -7,10 +7,10 @@ from functools import reduce
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState, trajectory
+from eigen_reptile.inner import InnerConfig, InnerState, adapt, trajectory
 from eigen_reptile.learner import Learner
 from eigen_reptile.tasks import Batches, Tasks, each_task
 from eigen_reptile.threads import side_by_side
@@ -22,7 +22,8 @@ class Iteration(NamedTuple):
     """What a method is given: S lanes, each with B tasks."""
 
     learner: Learner
-    theta: Float[Tensor, "S d"]
+    theta: Float[Tensor, "S D"]
+    """All that is meta-learnt: the initial network, and whatever else the method has."""
     memory: InnerState
     """The inner optimiser's."""
     tasks: Tasks
@@ -37,15 +38,19 @@ class Iteration(NamedTuple):
         return self.tasks.x.shape[1]
 
     @property
-    def point(self) -> Float[Tensor, "S B d"]:
-        """Where the inner loop of each task starts."""
+    def point(self) -> Float[Tensor, "S B D"]:
+        """What each task starts from."""
         return self.theta[:, None].expand(-1, self.tasks_each, -1)
+
+    @property
+    def network(self) -> Float[Tensor, "S B d"]:
+        """The network that each task starts from."""
+        return self.point[..., : self.learner.d]
 
     @property
     def start(self) -> InnerState:
         """The memory with which the inner loop of each task starts."""
-        memory = self.memory if self.inner.carry == "shared" else InnerState.empty(self.theta)
-        return memory.for_tasks(self.tasks_each)
+        return self.memory.carried(self.inner).for_tasks(self.tasks_each)
 
     def in_parts(self, work: Callable[["Iteration"], T], size: int) -> Iterator[T]:
         """What comes of the work on all tasks at once, or on each by itself, whichever is faster.
@@ -111,9 +116,42 @@ def along(moved: Float[Tensor, "S B d"]) -> Moves:
     return Moves(moved, torch.ones_like(length), {"length": length})
 
 
+class Suggestion(NamedTuple):
+    """Settings that suit a method on pictures, where they are not the paper's."""
+
+    steps: int
+    """Inner steps on the whole support, by plain gradient descent."""
+    lr: float
+    """Their rate, on the mean loss."""
+    after: int
+    """Steps in evaluation."""
+    outer_lr: float = 1e-3
+    """Of Adam."""
+    clip: float | None = None
+    tasks: int = 4
+    shots: int = 1
+    filters: int = 32
+    head: bool = True
+
+
 @dataclass(frozen=True)
 class Method(ABC):
-    """A rule that turns a meta-batch of tasks into a direction for theta."""
+    """A rule that turns a meta-batch of tasks into a direction for theta, and theta into answers on a new task."""
+
+    @property
+    def wants_queries(self) -> bool:
+        """Whether training tasks need queries of their own."""
+        return False
+
+    @property
+    def classifies(self) -> bool:
+        """Whether it can only tell classes apart."""
+        return False
+
+    @property
+    def suggests(self) -> Suggestion | None:
+        """What to begin with on pictures, if not what the paper has for Reptile and Eigen-Reptile."""
+        return None
 
     def batches(self, inner: InnerConfig) -> int:
         """Mini-batches that are drawn from each task."""
@@ -123,9 +161,35 @@ class Method(ABC):
         """What is worth logging, out of the stats of a proposal."""
         return stats
 
+    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
+        """Theta before training: the network's d parameters, then whatever else is meta-learnt."""
+        return learner.init(seed)
+
     @abstractmethod
     def propose(self, iteration: Iteration) -> Proposal:
         """What the tasks of an iteration ask: a pure function, without control flow on values."""
+
+    def settled(self, proposal: Proposal) -> Proposal:
+        """The proposal of all tasks, with the vector that it makes of theirs."""
+        return proposal
+
+    def adapted(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S B D"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        """Theta after it has learnt from each task's mini-batches."""
+        return adapt(learner.gradient, theta, memory, tasks.x, batches, inner)
+
+    def answers(
+        self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
+    ) -> Shaped[Tensor, "S B q *out"]:
+        """What adapted parameters say about samples of each task, all of one batch."""
+        return learner.outputs(theta, x)
 
 
 @dataclass(frozen=True)
@@ -140,7 +204,7 @@ class TrajectoryMethod(Method):
         learner, theta, inner = iteration.learner, iteration.theta, iteration.inner
 
         def summed(some: Iteration) -> Proposal:
-            W, end = trajectory(learner, some.point, some.start, some.tasks.x, some.batches, inner)
+            W, end = trajectory(learner.gradient, some.point, some.start, some.tasks.x, some.batches, inner)
             return self.moves(W).summed(end)
 
         size = (inner.steps + 1) * theta.nbytes

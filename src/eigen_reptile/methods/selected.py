@@ -10,7 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.methods.method import Iteration, Method, Proposal
+from eigen_reptile.methods.method import Iteration, Proposal
+from eigen_reptile.methods.wrapped import Wrapped
 from eigen_reptile.tasks import Batches, Tasks, take_samples
 
 
@@ -37,11 +38,9 @@ class Selector(ABC):
 
 @final
 @dataclass(frozen=True)
-class Selected(Method):
+class Selected(Wrapped):
     """A method that learns from the samples that a selector keeps."""
 
-    method: Method
-    """The method."""
     selector: Selector
     """What chooses its samples."""
 

@@ -46,7 +46,7 @@ class SelfPaced(Selector):
 
     def select(self, iteration: Iteration) -> Selection:
         learner, _, _, tasks, batches, inner, step = iteration
-        model, _ = adapt(learner, iteration.point, iteration.start, tasks.x, batches, inner)
+        model, _ = adapt(learner.gradient, iteration.network, iteration.start, tasks.x, batches, inner)
         candidates = Batches(*(part.flatten(2, 3) for part in batches))
         losses = learner.losses(model, take_samples(tasks.x, candidates.chosen), candidates.y)
         return keep(candidates, losses, self.threshold(step) * loss_of_a_guess(tasks, candidates.y), inner)

@@ -6,6 +6,7 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from eigen_reptile.data import Bank, Banks, DataError, ImageBank, Samples, TaskShape
 from eigen_reptile.noise.config import NoiseConfig
@@ -38,11 +39,12 @@ class Flips:
 
 @final
 class NoisyTasks(Bank):
-    """A bank whose tasks tell wrong labels of some of their support. Queries stay clean."""
+    """A bank whose tasks tell wrong labels of some of their support, and, if they are learnt from, of their queries."""
 
-    def __init__(self, bank: ImageBank, flips: Flips) -> None:
+    def __init__(self, bank: ImageBank, flips: Flips, queries: bool) -> None:
         self._bank = bank
         self._flips = flips
+        self._queries = queries
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,7 +57,11 @@ class NoisyTasks(Bank):
         samples = self._bank.draw(count, task, rngs)
         lanes = zip(samples.y, samples.classes, rngs, strict=True)
         told = np.stack([self._flips.told(*lane) for lane in lanes])
-        return samples._replace(y=told, right=samples.right & (told == samples.y))
+        right = samples.right & (told == samples.y)
+        if self._queries and samples.query_y.shape[2]:
+            lanes = zip(samples.query_y, samples.classes, rngs, strict=True)
+            samples = samples._replace(query_y=np.stack([self._flips.told(*lane) for lane in lanes]))
+        return samples._replace(y=told, right=right)
 
 
 def class_names(banks: Banks) -> set[str]:
@@ -86,7 +92,10 @@ def with_noise(banks: Banks, noise: NoiseConfig, evaluation: bool) -> Noise:
         return Noise(banks._replace(train=noisy_bank(images[0], noise, known)))
     if noise.where == "draw":
         return Noise(banks, Flips(noise, images[0].names, known))
-    noisy = [NoisyTasks(bank, Flips(noise, bank.names, known)) for bank in images[: 3 if evaluation else 1]]
+    noisy = [
+        NoisyTasks(bank, Flips(noise, bank.names, known), queries=place == 0)  # only those of training
+        for place, bank in enumerate(images[: 3 if evaluation else 1])
+    ]
     return Noise(Banks(*noisy, *banks[len(noisy) :]))
 
 
@@ -104,12 +113,20 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np
     return flipped(true, class_table(noise, bank.names, known), rng)
 
 
-def noisy_draws(batches: Batches, tasks: Tasks, flips: Flips, rngs: Sequence[np.random.Generator]) -> Batches:
-    """Mini-batches whose labels are told wrong, each draw by itself."""
-    y = batches.y.flatten(2).cpu().numpy()
-    lanes = zip(y, tasks.classes.cpu().numpy(), rngs, strict=True)
-    told = torch.from_numpy(np.stack([flips.told(*lane) for lane in lanes])).to(batches.y.device).view_as(batches.y)
-    return batches._replace(y=told, right=batches.right & (told == batches.y))
+def noisy_draws(
+    tasks: Tasks, batches: Batches, flips: Flips, rngs: Sequence[np.random.Generator]
+) -> tuple[Tasks, Batches]:
+    """Tasks whose labels are told wrong: of each draw into a mini-batch by itself, of support and queries once."""
+
+    def told(y: Tensor) -> Tensor:
+        lanes = zip(y.flatten(2).cpu().numpy(), tasks.classes.cpu().numpy(), rngs, strict=True)
+        return torch.from_numpy(np.stack([flips.told(*lane) for lane in lanes])).to(y.device).view_as(y)
+
+    y = told(batches.y)
+    batches = batches._replace(y=y, right=batches.right & (y == batches.y))
+    if tasks.query_y.shape[2] == 0:
+        return tasks, batches
+    return tasks._replace(y=told(tasks.y), query_y=told(tasks.query_y)), batches
 
 
 class Realised(NamedTuple):

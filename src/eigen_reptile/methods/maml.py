@@ -1,0 +1,78 @@
+"""MAML (Finn, Abbeel, Levine 2017): an initialisation whose loss on new samples is small after adaptation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from eigen_reptile.inner import InnerConfig, InnerState, adapt
+from eigen_reptile.learner import Learner
+from eigen_reptile.methods.gradient import GradientMethod
+from eigen_reptile.methods.method import Iteration, Suggestion
+from eigen_reptile.tasks import Batches, Tasks
+
+Rule = Callable[[Float[Tensor, "S B d"]], Float[Tensor, "S B d"]]
+"""What the inner loop takes in place of a gradient."""
+
+
+@dataclass(frozen=True)
+class Maml(GradientMethod):
+    """Down the gradient of the queries' loss after adaptation, through the adaptation."""
+
+    order: Literal[1, 2] = 2
+    """2: the gradient also goes through the inner gradients. 1: it takes them for constants (FOMAML)."""
+    adapts: Literal["all", "head", "body"] = "all"
+    """What the inner loop changes: everything, only the last layer (ANIL), or all but the last layer (BOIL)."""
+
+    @property
+    def suggests(self) -> Suggestion | None:
+        """As its authors have it, whose loss is N times the mean: their inner rate of 0.01 is 0.05 here."""
+        return Suggestion(steps=5, lr=0.05, after=10, clip=10.0)
+
+    def extra(self, learner: Learner, seed: int) -> Float[Tensor, "E"]:
+        """What is meta-learnt beside the network, before training."""
+        return torch.zeros(0)
+
+    def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
+        """What the inner loop makes of each gradient."""
+        if self.adapts == "all":
+            return lambda gradient: gradient
+        head = torch.arange(learner.d, device=extra.device) >= learner.d - learner.head
+        changed = head if self.adapts == "head" else ~head
+        return lambda gradient: gradient * changed
+
+    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
+        network = learner.init(seed)
+        return torch.cat([network, self.extra(learner, seed).to(network)])
+
+    def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
+        learner, _, _, tasks, batches, inner, _ = iteration
+        end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
+        said = learner.outputs(end[..., : learner.d], tasks.query_x)
+        return learner.sample_loss(said, tasks.query_y).mean(-1)
+
+    def adapted(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S B D"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        network, extra = theta[..., : learner.d], theta[..., learner.d :]
+        rule = self.rule(learner, extra)
+
+        def gradient(point: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+            return rule(learner.gradient(point if self.order == 2 else point.detach(), x, y, weight))
+
+        end, memory = adapt(gradient, network, memory, tasks.x, batches, inner)
+        return torch.cat([end, extra], dim=-1), memory
+
+    def answers(
+        self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
+    ) -> Shaped[Tensor, "S B q *out"]:
+        return learner.outputs(theta[..., : learner.d], x)

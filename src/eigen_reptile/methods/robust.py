@@ -1,0 +1,51 @@
+"""Any method with a loss that wrong labels pull at less (Zhang and Sabuncu 2018)."""
+
+from dataclasses import dataclass
+from typing import final
+
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.learner import Learner
+from eigen_reptile.methods.method import Iteration, Proposal
+from eigen_reptile.methods.wrapped import Wrapped
+from eigen_reptile.tasks import Batches, Tasks
+
+
+@final
+@dataclass(frozen=True)
+class Robust(Wrapped):
+    """A method with the generalised cross-entropy (1 - p^q) / q in place of -ln p, p being what the label is given."""
+
+    q: float = 0.7
+    """From 0, where it would be the cross-entropy, to 1, where it is the absolute error."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.q <= 1:
+            raise ValueError(f"q must be above 0 and at most 1, not {self.q}")
+
+    @property
+    def classifies(self) -> bool:
+        return True
+
+    def propose(self, iteration: Iteration) -> Proposal:
+        return self.method.propose(iteration._replace(learner=self._robust(iteration.learner)))
+
+    def adapted(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S B D"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        return self.method.adapted(self._robust(learner), theta, memory, tasks, batches, inner)
+
+    def _robust(self, learner: Learner) -> Learner:
+        return learner.with_loss(self.error)
+
+    def error(self, output: Shaped[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
+        p = output.softmax(-1).gather(-1, y[..., None])[..., 0]
+        return (1 - p**self.q) / self.q

@@ -1,0 +1,62 @@
+"""A method inside another."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.learner import Learner
+from eigen_reptile.methods.method import Iteration, Method, Proposal, Suggestion
+from eigen_reptile.tasks import Batches, Tasks
+
+
+@dataclass(frozen=True)
+class Wrapped(Method):
+    """A method that does what another does, but for what it changes about it."""
+
+    method: Method
+    """The method."""
+
+    @property
+    def wants_queries(self) -> bool:
+        return self.method.wants_queries
+
+    @property
+    def classifies(self) -> bool:
+        return self.method.classifies
+
+    @property
+    def suggests(self) -> Suggestion | None:
+        return self.method.suggests
+
+    def batches(self, inner: InnerConfig) -> int:
+        return self.method.batches(inner)
+
+    def summary(self, stats: dict[str, float]) -> dict[str, float]:
+        return self.method.summary(stats)
+
+    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
+        return self.method.init(learner, seed)
+
+    def propose(self, iteration: Iteration) -> Proposal:
+        return self.method.propose(iteration)
+
+    def settled(self, proposal: Proposal) -> Proposal:
+        return self.method.settled(proposal)
+
+    def adapted(
+        self,
+        learner: Learner,
+        theta: Float[Tensor, "S B D"],
+        memory: InnerState,
+        tasks: Tasks,
+        batches: Batches,
+        inner: InnerConfig,
+    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        return self.method.adapted(learner, theta, memory, tasks, batches, inner)
+
+    def answers(
+        self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
+    ) -> Shaped[Tensor, "S B q *out"]:
+        return self.method.answers(learner, theta, tasks, x)
