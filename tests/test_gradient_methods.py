@@ -1,0 +1,267 @@
+"""Methods that go down a gradient: the gradient is the right one."""
+
+from dataclasses import replace
+from typing import Any
+
+import higher
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from eigen_reptile.config import Experiment
+from eigen_reptile.data import Sine
+from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.learner import Conv4, Learner, Mlp, class_error
+from eigen_reptile.methods import Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
+from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
+from eigen_reptile.methods.taml import inequality
+from eigen_reptile.progress import silent
+from eigen_reptile.stage import prepare
+from eigen_reptile.state import TrainState
+from eigen_reptile.tasks import TaskConfig
+from eigen_reptile.train import training_data
+from pictures import Patterns
+
+WAY, SHOTS = 3, 2
+
+
+def pictures(method: Method, **changes: Any) -> Experiment:
+    exp = Experiment(
+        method,
+        Patterns(),
+        Conv4(3),
+        TaskConfig(WAY, SHOTS, queries=3),
+        inner=InnerConfig(steps=2, batch=WAY * SHOTS, lr=0.1, carry="fresh"),
+        evaluation=EvalConfig(tasks=2, monitor_tasks=2, shots=(1,), queries=2, after=(2,), pictures=()),
+        precision="float64",
+    )
+    return replace(exp, **changes)
+
+
+def waves(method: Method) -> Experiment:
+    return replace(
+        Experiment(method, Sine(), Mlp((5, 4)), TaskConfig(shots=10), precision="float64"),
+        inner=InnerConfig(steps=3, batch=10, lr=0.05),
+    )
+
+
+def iteration_of(exp: Experiment, tasks: int = 3) -> Iteration:
+    stage = prepare(replace(exp, meta=replace(exp.meta, batch=tasks)), silent, "cpu")
+    state = TrainState.fresh(stage)
+    theta = state.theta
+    # Away from where extra parameters start, so that nothing is the identity by chance.
+    theta = theta + 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=theta.dtype)
+    return Iteration(stage.learner, theta, state.memory, *training_data(stage, 0), exp.inner, torch.tensor(0))
+
+
+def gradient_of(method: Method, iteration: Iteration) -> Tensor:
+    with torch.no_grad():
+        return -method.settled(method.propose(iteration)).direction[0]
+
+
+def meta_loss(method: GradientMethod, iteration: Iteration) -> float:
+    """What is minimised, out of the losses themselves: for TAML's inequality with the measure of all tasks."""
+    terms = {name: float(values[0].mean()) for name, values in method.terms(iteration).items()}
+    if isinstance(method, Taml) and method.bias != "entropy":
+        first, second = (torch.tensor([terms[name]], dtype=torch.float64) for name in ("first", "second"))
+        return terms[META_LOSS] + method.strength * float(inequality(method.bias, first, second))
+    return terms[META_LOSS]
+
+
+SECOND_ORDER = {
+    "maml": Maml(),
+    "anil": Maml(adapts="head"),
+    "boil": Maml(adapts="body"),
+    "taml": Taml(strength=0.5),
+    "taml-theil": Taml(bias="theil", strength=0.5),
+    "taml-atkinson": Taml(bias="atkinson", strength=0.5),
+    "taml-log-variance": Taml(bias="log-variance", strength=0.5),
+    "meta-curvature": MetaCurvature(),
+    "meta-curvature, small": MetaCurvature(largest=4),
+    "prototypical": Prototypical(),
+}
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_gradients_against_finite_differences(name: str) -> None:
+    method = SECOND_ORDER[name]
+    iteration = iteration_of(pictures(method))
+    gradient = gradient_of(method, iteration)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(4):
+        along = torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
+        along /= along.norm()
+        h = 1e-5
+        high, low = (
+            meta_loss(method, iteration._replace(theta=iteration.theta + sign * h * along)) for sign in (1, -1)
+        )
+        assert float(gradient @ along) == pytest.approx((high - low) / (2 * h), rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", ["maml", "taml-theil", "meta-curvature"])
+def test_gradients_of_a_batched_network_too(name: str) -> None:
+    method = SECOND_ORDER[name]
+    iteration = iteration_of(waves(method))
+    gradient = gradient_of(method, iteration)
+    along = torch.randn(gradient.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    along /= along.norm()
+    high, low = (meta_loss(method, iteration._replace(theta=iteration.theta + h * along)) for h in (1e-5, -1e-5))
+    assert float(gradient @ along) == pytest.approx((high - low) / 2e-5, rel=1e-4, abs=1e-8)
+
+
+def test_fomaml_is_the_gradient_where_adaptation_ended() -> None:
+    iteration = iteration_of(pictures(Maml()))
+    learner, tasks = iteration.learner, iteration.tasks
+    end, _ = Maml().adapted(learner, iteration.point, iteration.start, tasks, iteration.batches, iteration.inner)
+    ones = torch.ones(tasks.query_y.shape, dtype=torch.float64)
+    expected = learner.gradient(end.detach(), tasks.query_x, tasks.query_y, ones).mean(1)[0]
+    torch.testing.assert_close(gradient_of(Maml(order=1), iteration), expected)
+    assert not torch.allclose(gradient_of(Maml(), iteration), expected, rtol=1e-3)
+
+
+def test_maml_is_that_of_higher() -> None:
+    exp = pictures(Maml())
+    iteration = iteration_of(exp)
+    module = exp.model.build((3, 8, 9), WAY).double()
+    nn.utils.vector_to_parameters(iteration.theta[0], module.parameters())
+    optimizer, loss = torch.optim.SGD(module.parameters(), lr=exp.inner.lr), nn.CrossEntropyLoss()
+    pixels, queries = iteration.tasks.x[0].double() / 255, iteration.tasks.query_x[0].double() / 255
+    for task in range(3):
+        with higher.innerloop_ctx(module, optimizer, copy_initial_weights=False) as (fast, steps):
+            for chosen, y in zip(iteration.batches.chosen[0, task], iteration.batches.y[0, task], strict=True):
+                steps.step(loss(fast(pixels[task, chosen]), y))
+            (loss(fast(queries[task]), iteration.tasks.query_y[0, task]) / 3).backward()
+    theirs = torch.cat([parameter.grad.flatten() for parameter in module.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(gradient_of(Maml(), iteration), theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_anil_and_boil_change_what_they_say() -> None:
+    iteration = iteration_of(pictures(Maml()))
+    learner, head = iteration.learner, iteration.learner.head
+    assert head == (3 * 1 + 1) * WAY
+    changed = {}
+    for adapts in ("all", "head", "body"):
+        method = Maml(adapts=adapts)
+        end, _ = method.adapted(
+            learner, iteration.point, iteration.start, iteration.tasks, iteration.batches, iteration.inner
+        )
+        moved = (end - iteration.point).abs()[0, 0]
+        changed[adapts] = (bool((moved[:-head] > 0).any()), bool((moved[-head:] > 0).any()))
+    assert changed == {"all": (True, True), "head": (False, True), "body": (True, False)}
+
+
+def test_the_maps_of_meta_curvature_against_a_slow_sum() -> None:
+    rng = np.random.default_rng(0)
+    build = lambda: nn.Conv2d(2, 3, (2, 1))  # noqa: E731
+    learner = Learner(build, class_error)
+    method = MetaCurvature()
+    assert len(method.extra(learner, 0)) == 3**2 + 2**2 + 2**2 + 3
+    kernel = rng.normal(size=(3, 2, 2))  # out, in, places
+    out, within, places, bias = (rng.normal(size=shape) for shape in ((3, 3), (2, 2), (2, 2), (3,)))
+    slow = np.zeros_like(kernel)
+    for o, i, p in np.ndindex(*kernel.shape):
+        for a, b, c in np.ndindex(*kernel.shape):
+            slow[o, i, p] += out[o, a] * within[i, b] * places[p, c] * kernel[a, b, c]
+    extra = torch.from_numpy(np.concatenate([part.ravel() for part in (out, within, places, bias)]))
+    gradient = torch.from_numpy(np.concatenate([kernel.ravel(), [1.0, 2.0, 3.0]]))
+    found = method.rule(learner, extra[None, None])(gradient[None, None])[0, 0]
+    np.testing.assert_allclose(found[:-3].numpy(), slow.ravel())
+    np.testing.assert_allclose(found[-3:].numpy(), bias * [1, 2, 3])
+    same = method.rule(learner, method.extra(learner, 0).double()[None, None])(gradient[None, None])[0, 0]
+    torch.testing.assert_close(same, gradient)
+
+
+def test_sparse_maml_by_its_formula() -> None:
+    """The mask's gradient is minus the rate times the sum over steps of the inner gradient, times the outer one."""
+    method = SparseMaml(mask_rate=2.0)
+    iteration = iteration_of(pictures(method), tasks=1)
+    learner, d = iteration.learner, iteration.learner.d
+    point, mask = iteration.theta[:, None, :d], (iteration.theta[:, None, d:] > 0).double()
+    assert 0.3 < float(mask.mean()) < 0.7
+    total = torch.zeros_like(point)
+    tasks, batches = iteration.tasks, iteration.batches
+    for step in range(2):
+        x = tasks.x[:, :, batches.chosen[0, 0, step]]
+        gradient = learner.gradient(point, x, batches.y[:, :, step], batches.weight[:, :, step].double())
+        total += gradient
+        point = point - iteration.inner.lr * mask * gradient
+    ones = torch.ones(tasks.query_y.shape, dtype=torch.float64)
+    outer = learner.gradient(point, tasks.query_x, tasks.query_y, ones)[0, 0]
+    found = gradient_of(method, iteration)
+    torch.testing.assert_close(found[:d], outer)
+    torch.testing.assert_close(found[d:], -2.0 * iteration.inner.lr * total[0, 0] * outer)
+
+
+@pytest.mark.parametrize("measure", ["theil", "atkinson", "log-variance"])
+def test_inequality_of_losses(measure: Any) -> None:
+    losses = np.array([0.5, 1.0, 2.5])
+    mu = losses.mean()
+    expected = {
+        "theil": (losses / mu * np.log(losses / mu)).mean(),
+        "atkinson": 1 - losses.prod() ** (1 / 3) / mu,
+        "log-variance": np.log(losses).var(),
+    }[measure]
+
+    def measured(values: np.ndarray) -> float:
+        log = np.log(values)
+        means = {
+            "theil": (values.mean(), (values * log).mean()),
+            "atkinson": (values.mean(), log.mean()),
+            "log-variance": (log.mean(), (log**2).mean()),
+        }[measure]
+        return float(inequality(measure, *(torch.tensor([mean]) for mean in means)))
+
+    assert measured(losses) == pytest.approx(expected)
+    assert measured(np.full(4, 1.7)) == pytest.approx(0, abs=1e-12)
+
+
+def test_prototypes_against_a_slow_loop() -> None:
+    iteration = iteration_of(pictures(Prototypical(), model=Conv4(3, head=False)))
+    learner, tasks = iteration.learner, iteration.tasks
+    said = Prototypical().answers(learner, iteration.point, tasks, tasks.query_x)
+    for task in range(3):
+        placed = learner.output(iteration.theta[0], torch.cat([tasks.x[0, task], tasks.query_x[0, task]]))
+        support, queries = placed[: WAY * SHOTS], placed[WAY * SHOTS :]
+        for number, query in enumerate(queries):
+            for way in range(WAY):
+                members = [support[m] for m in range(WAY * SHOTS) if tasks.y[0, task, m] == way]
+                distance = float(((query - sum(members) / len(members)) ** 2).sum())
+                assert float(said[0, task, number, way]) == pytest.approx(-distance)
+
+
+def test_the_robust_loss_lies_between_two_known_ones() -> None:
+    output = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = torch.arange(24).view(4, 6) % 5
+    p = output.softmax(-1).gather(-1, y[..., None])[..., 0]
+    absolute, nearly_log = Robust(Maml(), q=1.0).error(output, y), Robust(Maml(), q=1e-7).error(output, y)
+    torch.testing.assert_close(absolute, 1 - p)
+    torch.testing.assert_close(nearly_log, class_error(output, y), rtol=1e-5, atol=1e-5)
+
+
+def test_a_robust_learner_is_used_in_training_and_adaptation() -> None:
+    plain = iteration_of(pictures(Maml()))
+    robust = Robust(Maml(), q=0.5)
+    learner = plain.learner.with_loss(robust.error)
+    torch.testing.assert_close(
+        gradient_of(robust, plain), gradient_of(Maml(), plain._replace(learner=learner)), rtol=0, atol=0
+    )
+    arguments = (plain.point, InnerState.empty(plain.network), plain.tasks, plain.batches, plain.inner)
+    ours, theirs = robust.adapted(plain.learner, *arguments)[0], Maml().adapted(learner, *arguments)[0]
+    assert torch.equal(ours, theirs)
+    assert not torch.equal(ours, Maml().adapted(plain.learner, *arguments)[0])
+
+
+@pytest.mark.parametrize(
+    ("method", "problem"),
+    [(Prototypical(), "tells classes apart"), (Taml(), "tells classes apart")],
+)
+def test_methods_for_classes_refuse_curves(method: Method, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Experiment(method, Sine())
+
+
+def test_methods_that_need_queries_say_so() -> None:
+    with pytest.raises(ValueError, match=r"--task\.queries 15"):
+        pictures(Maml(), task=TaskConfig(WAY, SHOTS))
