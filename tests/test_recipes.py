@@ -34,7 +34,7 @@ def test_cells_are_folders_of_their_own_and_survive_json(recipe: str, scale: Sca
     for name, cell in cells.items():
         assert re.fullmatch(r"[a-z0-9.-]+", name)
         assert from_json(json.loads(json.dumps(to_json(cell)))) == cell
-        if recipe in PICTURES:
+        if "root" in vars(cell.data):
             moved = replace(cell, data=replace(cell.data, root=Path("some/where")))  # type: ignore[call-arg]
             assert from_json(json.loads(json.dumps(to_json(moved)))) == moved
     assert len({json.dumps(to_json(cell)) for cell in cells.values()}) == len(cells)

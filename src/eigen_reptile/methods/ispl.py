@@ -22,6 +22,7 @@ class Ispl(Selector):
     The defaults are not the paper's (`paper()`), whose gamma of 10 is six times the loss of a guess among five. Here
     the candidates themselves teach the priors, each of which is then asked about those that it has not seen; and the
     threshold is a little above the loss of a guess: a label is dropped if the priors find it less likely than chance.
+    Validation tasks chose it (docs/results.md, noisy-tune).
     """
 
     priors: int = 2
