@@ -24,11 +24,13 @@ from eigen_reptile.bench.contenders import (
 )
 from eigen_reptile.bench.conv4 import arithmetic, experiment, plain_conv4
 from eigen_reptile.bench.ispl import priors
+from eigen_reptile.bench.maml import experiment as maml_experiment
+from eigen_reptile.bench.maml import higher_maml, torchopt_maml
 from eigen_reptile.bench.turns import Contender, Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState
-from eigen_reptile.learner import Learner, class_error
+from eigen_reptile.learner import Conv4, Learner, class_error
 from eigen_reptile.methods import METHODS, Ispl, Iteration
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
@@ -64,6 +66,23 @@ def test_all_take_the_same_step(exp: Experiment, build: Callable[[], nn.Module],
     moved = after.theta[0] - state.theta[0]
     # TorchOpt counts steps in float32, whatever the rest is in.
     torch.testing.assert_close(theta - state.theta[0], moved, rtol=0, atol=1e-4 * moved.abs().max().item())
+
+
+MAML = replace(maml_experiment(12, 3), precision="float64", model=Conv4(4))
+MAML = replace(MAML, meta=replace(MAML.meta, batch=2, lr=(0.1,)))
+
+
+@pytest.mark.parametrize("peer", [higher_maml, torchopt_maml], ids=["higher", "torchopt"])
+def test_the_peers_maml_takes_the_same_step(peer: Reptile) -> None:
+    stage = prepare(MAML, silent, "cpu")
+    state = TrainState.fresh(stage)
+    module = MAML.model.build((3, 12, 12), 5).double()
+    nn.utils.vector_to_parameters(state.theta[0].clone(), module.parameters())
+    with torch.no_grad():
+        after, _ = iterate(stage, MAML.method.propose, state)
+    peer(module, *plain_data(stage, 0), optimizers_of(MAML), nn.CrossEntropyLoss(), MAML.meta.lr[0])
+    theta = nn.utils.parameters_to_vector(module.parameters()).detach()
+    torch.testing.assert_close(theta - state.theta[0], after.theta[0] - state.theta[0], rtol=1e-6, atol=1e-10)
 
 
 def nap(seconds: float) -> Contender:

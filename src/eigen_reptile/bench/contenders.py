@@ -62,8 +62,10 @@ def other(reptile: Reptile, exp: Experiment, build: Callable[[], nn.Module]) -> 
 def plain_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     """An iteration's data in floating-point numbers, as PyTorch lays them in memory by default."""
     tasks, batches = training_data(stage, step)
-    x = tasks.x.to(stage.exp.dtype) / 255 if tasks.x.dtype == torch.uint8 else tasks.x
-    return tasks._replace(x=x.contiguous()), batches
+    x, query_x = (
+        (x.to(stage.exp.dtype) / 255 if x.dtype == torch.uint8 else x).contiguous() for x in (tasks.x, tasks.query_x)
+    )
+    return tasks._replace(x=x, query_x=query_x), batches
 
 
 def optimizers_of(exp: Experiment) -> Optimizers:
