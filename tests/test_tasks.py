@@ -1,12 +1,16 @@
 """Tasks, mini-batches, and randomness by address."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eigen_reptile.data import ImageBank, Sine, TaskShape
 from eigen_reptile.progress import silent
-from eigen_reptile.streams import stream
+from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import draw_batches, sample_tasks, take_samples
 
 SINE = Sine().load(silent).train
@@ -104,3 +108,14 @@ def test_batches_tell_each_picture_its_own_label() -> None:
         for task in range(2):
             pairs = set(zip(shown[lane, task].tolist(), said[lane, task].tolist(), strict=True))
             assert len(pairs) == len({pixel for pixel, _ in pairs}) == len({label for _, label in pairs}) == 3
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), st.sampled_from(["init", "tasks", "noise"]))
+@settings(max_examples=50, deadline=None)
+def test_a_stream_is_philox_with_that_key_and_counter(seed: int, step: int, purpose: Purpose) -> None:
+    key = np.array([seed, get_args(Purpose).index(purpose)], dtype=np.uint64)
+    counter = np.array([0, 0, 0, step], dtype=np.uint64)
+    slow = np.random.Generator(np.random.Philox(key=key, counter=counter))
+    ours = stream(seed, purpose, step)
+    assert ours.random(9).tolist() == slow.random(9).tolist()
+    assert ours.integers(1000, size=9, dtype=np.int32).tolist() == slow.integers(1000, size=9, dtype=np.int32).tolist()
