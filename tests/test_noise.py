@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Banks, DataError, Dataset, ImageBank, Sine, TaskShape
+from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.methods import METHODS
-from eigen_reptile.noise import NoiseConfig, class_table, flipped, given_labels, noisy_bank, task_table, with_noise
+from eigen_reptile.noise import (
+    Flips,
+    NoiseConfig,
+    class_table,
+    flipped,
+    given_labels,
+    noisy_bank,
+    task_table,
+    with_noise,
+)
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.streams import stream
@@ -286,6 +296,10 @@ def test_the_labels_of_cifar_10n(column: str, wrong: float, shared: Path) -> Non
 
 BAD_TABLES: dict[str, Sequence[Sequence[object]]] = {
     "add up to 0.9": [["", "class-00", "class-01"], ["class-00", 0.5, 0.4], ["class-01", 0, 1]],
+    "add up to 2": [["", "class-00", "class-01"], ["class-00", 1, 1], ["class-01", 0, 1]],
+    "two columns of one name": [["", "class-00", "class-00"], ["class-00", 1, 0]],
+    "no class named class-98": [["", "class-00"], ["class-00", 1], ["class-98", 1]],
+    "no column for 19": [["", "class-00"], *[[name, 1] for name in NAMES]],
     "no class named class-99": [["", "class-00", "class-99"], ["class-00", 0.5, 0.5]],
     "not negative": [["", "class-00", "class-01"], ["class-00", 1.5, -0.5], ["class-01", 0, 1]],
     "no row for 19": [["", "class-00"], ["class-00", 1]],
@@ -303,6 +317,12 @@ def test_tables_that_are_none_are_refused(problem: str, tmp_path: Path) -> None:
         class_table(noise, NAMES, KNOWN)
 
 
+def test_a_class_that_goes_nowhere_is_refused(tmp_path: Path) -> None:
+    rows: list[list[object]] = [["", "a", "b", "c"], ["a", 0, 0, 1], ["b", 0, 1, 0]]
+    with pytest.raises(DataError, match="sends all of a to classes that are not trained on"):
+        class_table(NoiseConfig("matrix", where="bank", file=write(tmp_path, rows)), ["a", "b"], {"a", "b", "c"})
+
+
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     for rate in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match="from 0 to 1"):
@@ -313,10 +333,32 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         NoiseConfig("matrix")
     with pytest.raises(ValueError, match="where bank"):
         NoiseConfig("labels", where="task", file=tmp_path)
+    with pytest.raises(ValueError, match="which noise is meant"):
+        NoiseConfig(rate=0.5)
+    with pytest.raises(ValueError, match="no noise to evaluate with"):
+        Experiment(evaluation=EvalConfig(noisy=True))
     with pytest.raises(DataError, match="there is no"):
         class_table(NoiseConfig("matrix", file=tmp_path / "missing.csv"), NAMES, KNOWN)
     with pytest.raises(DataError, match="no labels"):
         prepare(replace(Experiment(data=Sine()), noise=NoiseConfig("symmetric", 0.5)), silent, "cpu")
+
+
+def test_a_table_in_a_task_is_followed_with_the_rate_among_the_classes_of_the_task(tmp_path: Path) -> None:
+    names = ["a", "b", "c"]
+    rows: list[list[object]] = [["", *names], ["a", 0.2, 0.1, 0.7], ["b", 0, 1, 0], ["c", 0, 0, 1]]
+    flips = Flips(NoiseConfig("matrix", 0.5, "task", file=write(tmp_path, rows)), names, set(names))
+    y, uniform = np.zeros((1, 100_000), dtype=np.int64), np.random.default_rng(0).random((1, 100_000))
+    told = flips.told(y, np.array([[0, 1]]), uniform)
+    assert (told == 1).mean() == pytest.approx(0.5 * 0.1 / 0.3, abs=0.01)
+    # A class that is there twice, turned, is never told as its twin.
+    assert (flips.told(y, np.array([[1, 1]]), uniform) == 0).all()
+
+
+def test_an_excel_csv_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("\ufeffclass,label\nclass-00,class-01\nclass-01,class-01\n", encoding="utf-8")
+    noise = NoiseConfig("labels", where="bank", file=file)
+    assert given_labels(bank(classes=2, each=1), noise, set(NAMES)).tolist() == [1, 1]
 
 
 @settings(max_examples=50, deadline=None)
@@ -332,6 +374,6 @@ def test_tables_are_stochastic_and_flips_stay_inside(classes: int, rate: float, 
     np.testing.assert_allclose(table.diagonal(), 1 - rate)
     rng = np.random.default_rng(seed)
     y = rng.integers(classes, size=(3, 40))
-    told = flipped(y, np.broadcast_to(table, (3, classes, classes)), rng)
+    told = flipped(y, np.broadcast_to(table, (3, classes, classes)), rng.random(y.shape))
     assert told.min() >= 0
     assert told.max() < classes

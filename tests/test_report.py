@@ -271,9 +271,9 @@ def test_rates_that_were_tried_are_told_without_a_test(pictures: Path, tmp_path:
         (-0.05, (-0.049, -0.051), "does not hold here: it is the other way round"),
         (0.0, (0.0, 0.0), "not seen here"),
         (0.0, (0.049, 0.051), "not seen here"),
-        (0.05, (0.09, 0.01), "not decided: clear over the tasks, not over 2 seeds"),
-        (-0.05, (-0.12, 0.02), "not decided: clear over the tasks, not over 2 seeds"),
-        (0.05, (0.05,), "not decided: clear over the tasks, but it needs two seeds or more"),
+        (0.05, (0.09, 0.01), "holds here for the networks that were trained, over the tasks; 2 seeds cannot"),
+        (-0.05, (-0.12, 0.02), "does not hold here: it is the other way round for the networks that were trained"),
+        (0.05, (0.05,), "holds here for the networks that were trained, over the tasks; one seed cannot"),
     ],
 )
 def test_verdicts_on_pictures_need_both_tasks_and_seeds(

@@ -1,7 +1,9 @@
 """Introspective self-paced learning, and plain self-paced learning: which samples they keep."""
 
+import json
 import math
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,14 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from eigen_reptile.bench.conv4 import Noise
-from eigen_reptile.config import MetaConfig, standard
-from eigen_reptile.data import Sine
+from eigen_reptile.config import MetaConfig, from_json, standard, to_json
+from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Learner, class_error
 from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Iteration, Method, Reptile, Selected, Selector, SelfPaced
 from eigen_reptile.methods.selected import Selection, keep
 from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.noise.config import Place
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
@@ -60,7 +63,7 @@ def test_wrong_labels_are_found(wrong: float) -> None:
 
 
 def test_what_is_kept_is_cleaner_than_what_there_was() -> None:
-    for selector in (Ispl(), Ispl.authors(), SelfPaced()):
+    for selector in (Ispl(), Ispl.authors_bytecode(), SelfPaced()):
         picked = [selected(selector, clusters(0.3, seed), seed) for seed in range(10)]
         before = np.mean([float(1 - one.stats["wrong"]) for one in picked])
         after = np.mean([one.batches.right.double().mean().item() for one in picked])
@@ -74,14 +77,27 @@ def test_if_all_looks_wrong_a_mini_batch_is_kept() -> None:
     assert len(set(picked.batches.chosen.flatten().tolist())) == INNER.batch
 
 
-DATA = {"sine": Sine(), "pictures": Noise(side=8)}
+def test_a_loss_that_is_no_number_is_dropped_first() -> None:
+    inner = InnerConfig(steps=1, batch=2)
+    chosen = torch.arange(8)[None, None]
+    candidates = Batches(chosen, chosen % 5, torch.ones(chosen.shape), chosen % 2 == 0)
+    losses = torch.tensor([0.1, math.nan, 5, 0.2, math.inf, 6, 0.3, 0.4])[None, None]
+    assert float(keep(candidates, losses, torch.tensor(2.0), inner).stats["kept"]) == 0.5
+    assert keep(candidates, losses, torch.tensor(math.inf), inner).stats["kept"] == 1
 
 
-def parameters_after(method: Method, data: str, steps: int = 3) -> Tensor:
-    exp = replace(standard(DATA[data], method), meta=MetaConfig(batch=2))
+DATA: dict[str, tuple[Dataset, NoiseConfig]] = {
+    "sine": (Sine(), NoiseConfig()),
+    **{place: (Noise(side=8), NoiseConfig("symmetric", 0.3, place)) for place in get_args(Place)},
+}
+
+
+def parameters_after(method: Method, problem: str, steps: int = 3) -> Tensor:
+    data, noise = DATA[problem]
+    exp = replace(standard(data, method), meta=MetaConfig(batch=2), noise=noise)
     exp = replace(exp, task=replace(exp.task, shots=150 // exp.task.way))
-    if data == "pictures":
-        exp = replace(exp, noise=NoiseConfig("symmetric", 0.3), model=Conv4(filters=4))
+    if problem != "sine":
+        exp = replace(exp, model=Conv4(filters=4))
     stage = prepare(exp, silent, "cpu")
     state = TrainState.fresh(stage)
     with torch.no_grad():
@@ -90,7 +106,7 @@ def parameters_after(method: Method, data: str, steps: int = 3) -> Tensor:
     return state.theta
 
 
-@pytest.mark.parametrize("data", ["sine", "pictures"])
+@pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("selector", [Ispl(), Ispl.paper(), SelfPaced()], ids=["default", "paper", "self-paced"])
 @pytest.mark.parametrize("method", [Reptile(), EigenReptile()], ids=["reptile", "eigen-reptile"])
 def test_without_a_threshold_it_is_the_method_itself_bit_for_bit(method: Method, selector: Selector, data: str) -> None:
@@ -190,3 +206,15 @@ def test_too_few_samples_are_refused_with_what_to_do() -> None:
 def test_impossible_settings(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"must be"):
         Ispl(**settings)  # type: ignore[arg-type]
+
+
+def test_what_cannot_select_is_refused() -> None:
+    with pytest.raises(ValueError, match="one selector is enough"):
+        Selected(METHODS["reptile-ispl"], Ispl())
+    with pytest.raises(ValueError, match="40 priors cannot share 30 samples"):
+        standard(Sine(), Selected(Reptile(), Ispl(priors=40, prior_batches=3)))
+
+
+def test_no_threshold_survives_json() -> None:
+    exp = standard(Sine(), Selected(Reptile(), Ispl(gamma=math.inf)))
+    assert from_json(json.loads(json.dumps(to_json(exp), allow_nan=False))) == exp

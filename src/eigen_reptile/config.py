@@ -103,6 +103,9 @@ class Experiment:
             raise ValueError(f"seeds names a seed twice: {self.seeds}")
         if self.method.classifies and not self.data.classifies:
             raise ValueError("this method tells classes apart: use it on a data set of pictures")
+        self.method.batches(self.inner)  # a ValueError if it cannot have them
+        if self.evaluation.noisy and self.noise.kind == "none":
+            raise ValueError("there is no noise to evaluate with: --noise.kind symmetric, or another")
         if self.method.wants_queries and self.data.classifies and self.task.queries < 1:
             raise ValueError("this method learns from queries: use --task.queries 15, or another number above 0")
         if self.data.classifies and self.task.way < 2:
@@ -194,7 +197,9 @@ def from_json(value: dict[str, Any]) -> Experiment:
 
 
 def _listed(value: Any) -> Any:
-    """Tuples as lists, as JSON will have them, so that what is written equals what is read back."""
+    """Tuples as lists and infinity as text, as JSON will have them, so that what is written equals what is read."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, dict):
         return {key: _listed(item) for key, item in value.items()}
     return [_listed(item) for item in value] if isinstance(value, tuple | list) else value

@@ -134,7 +134,8 @@ def conclude(
             "step": [line["step"] for line in metrics if line["kind"] == "validation"],
             "score": [line["scores"] for line in metrics if line["kind"] == "validation"],
         },
-        "training": _means([line for line in metrics if line["kind"] == "train"]),
+        # Once more the summary, for ratios of means instead of means of ratios.
+        "training": exp.method.summary(_means([line for line in metrics if line["kind"] == "train"])),
         "pictures": [line for line in metrics if line["kind"] == "picture"],
         "test": None,
     }

@@ -11,6 +11,7 @@ from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
 from eigen_reptile.files import RunError
 from eigen_reptile.learner import Learner, class_error, squared_error
+from eigen_reptile.methods import Selected
 from eigen_reptile.noise import Flips, with_noise
 from eigen_reptile.progress import Announce, Report
 from eigen_reptile.streams import Purpose
@@ -41,7 +42,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
             f"use at most --workers {exp.meta.batch}"
         )
     drawn, there = exp.method.batches(exp.inner) * exp.inner.batch, exp.task.way * exp.task.shots
-    if exp.method.batches(exp.inner) > exp.inner.steps and drawn > there:
+    if isinstance(exp.method, Selected) and drawn > there:
         raise RunError(
             f"this method chooses among {drawn} different samples of a task, but a task has {there}: "
             f"use --task.shots {-(-drawn // exp.task.way)} or more"

@@ -202,9 +202,10 @@ def _number(error: float, diverged_at: Tensor) -> float | None:
 def _summary(exp: Experiment, proposal: Proposal, state: TrainState) -> dict[str, float]:
     """Medians over the lanes that live, so that one about to diverge does not hide the others."""
     alive = (state.diverged_at < 0).cpu()
-    medians = {name: float(values.cpu()[alive].double().nanmedian()) for name, values in proposal.stats.items()}
-    finite = {name: median for name, median in medians.items() if math.isfinite(median)}
-    return exp.method.summary(finite) | {"lanes_alive": float(alive.sum())}
+    living = {name: values.cpu()[alive].double().numpy() for name, values in proposal.stats.items()}
+    finite = {name: values[np.isfinite(values)] for name, values in living.items()}
+    medians = {name: float(np.median(values)) for name, values in finite.items() if values.size}
+    return exp.method.summary(medians) | {"lanes_alive": float(alive.sum())}
 
 
 def _since(moment: float) -> float:

@@ -26,7 +26,7 @@ METHODS: dict[str, Method] = {
     "reptile-ispl": Selected(Reptile(), Ispl()),
     "eigen-reptile-ispl": Selected(EigenReptile(), Ispl()),
     "eigen-reptile-ispl-paper": Selected(EigenReptile(), Ispl.paper()),
-    "eigen-reptile-ispl-authors": Selected(EigenReptile(), Ispl.authors()),
+    "eigen-reptile-ispl-authors": Selected(EigenReptile(), Ispl.authors_bytecode()),
     "eigen-reptile-spl": Selected(EigenReptile(), SelfPaced()),
     "reptile-gce": Robust(Reptile()),
     "eigen-reptile-gce": Robust(EigenReptile()),

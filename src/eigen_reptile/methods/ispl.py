@@ -69,7 +69,7 @@ class Ispl(Selector):
         return Ispl(extra_steps=5, prior_batches=3, gamma=10.0, unit="nats", decay=0.6, floor=math.log(5))
 
     @staticmethod
-    def authors() -> "Ispl":
+    def authors_bytecode() -> "Ispl":
         """As the authors' compiled program does it: the easiest of the candidates, easiest first."""
         return Ispl(
             extra_steps=5,
@@ -83,6 +83,9 @@ class Ispl(Selector):
         )
 
     def batches(self, inner: InnerConfig) -> int:
+        to_learn = inner.batch * (self.prior_batches or inner.steps + self.extra_batches)
+        if to_learn < self.priors:
+            raise ValueError(f"{self.priors} priors cannot share {to_learn} samples")
         return inner.steps + self.extra_batches + self.prior_batches
 
     def gamma_at(self, step: Tensor) -> Float[Tensor, ""]:

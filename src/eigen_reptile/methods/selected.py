@@ -44,6 +44,10 @@ class Selected(Wrapped):
     selector: Selector
     """What chooses its samples."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.method, Selected):
+            raise ValueError("one selector is enough: its samples are not there for another to choose from")
+
     def batches(self, inner: InnerConfig) -> int:
         return self.selector.batches(inner)
 
@@ -82,7 +86,8 @@ def keep(
     """
     places = torch.arange(losses.shape[-1], device=losses.device)
     rank = losses.argsort(dim=-1, stable=True).argsort(-1)
-    discarded = (losses >= gamma).sum(-1, keepdim=True).clamp(max=len(places) - inner.batch)
+    hard = ~(losses < gamma) & gamma.isfinite()  # a loss that is not a number is as bad as any
+    discarded = hard.sum(-1, keepdim=True).clamp(max=len(places) - inner.batch)
     kept = rank < len(places) - discarded if discard == "hardest" else rank >= discarded
     key = rank if order == "easiest-first" else places.expand_as(rank)
     kept_first = torch.where(kept, key, key + len(places)).argsort(-1)

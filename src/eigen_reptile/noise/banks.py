@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eigen_reptile.data import Bank, Banks, DataError, ImageBank, Samples, TaskShape
 from eigen_reptile.noise.config import NoiseConfig
-from eigen_reptile.noise.tables import class_table, flipped, read_labels, stochastic, task_table
+from eigen_reptile.noise.tables import class_table, file_table, flipped, mixed, read_labels, stochastic, task_table
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks
 
@@ -21,20 +21,23 @@ class Flips:
 
     def __init__(self, noise: NoiseConfig, names: Sequence[str], known: set[str]) -> None:
         self._noise = noise
-        self._table = class_table(noise, names, known) if noise.kind == "matrix" else None
+        self._table = file_table(noise, names, known) if noise.kind == "matrix" else None
 
     def told(
-        self, y: Int[np.ndarray, "B m"], classes: Int[np.ndarray, "B way"], rng: np.random.Generator
+        self, y: Int[np.ndarray, "B m"], classes: Int[np.ndarray, "B way"], uniform: Float[np.ndarray, "B m"]
     ) -> Int[np.ndarray, "B m"]:
-        """What is told in place of the labels of some tasks."""
-        return flipped(y, self._tables(classes), rng)
+        """What is told in place of the labels of some tasks, by numbers drawn from 0 to 1."""
+        return flipped(y, self._tables(classes), uniform)
 
     def _tables(self, classes: Int[np.ndarray, "B way"]) -> Float[np.ndarray, "B way way"]:
         """How likely each class of each task is taken for each other class of it."""
         if self._table is None:
             table = task_table(self._noise, classes.shape[-1])
             return np.broadcast_to(table, (*classes.shape[:-1], *table.shape))
-        return stochastic(self._table[classes[..., :, None], classes[..., None, :]])
+        first, second = classes[..., :, None], classes[..., None, :]
+        # A class may be there twice, turned: then it is told as itself, and not as its twin.
+        twins = (first == second) & ~np.eye(classes.shape[-1], dtype=bool)
+        return mixed(self._noise, stochastic(np.where(twins, 0.0, self._table[first, second])))
 
 
 @final
@@ -55,13 +58,15 @@ class NoisyTasks(Bank):
 
     def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
         samples = self._bank.draw(count, task, rngs)
-        lanes = zip(samples.y, samples.classes, rngs, strict=True)
-        told = np.stack([self._flips.told(*lane) for lane in lanes])
+        told = self._told(samples.y, samples, rngs)
         right = samples.right & (told == samples.y)
         if self._queries and samples.query_y.shape[2]:
-            lanes = zip(samples.query_y, samples.classes, rngs, strict=True)
-            samples = samples._replace(query_y=np.stack([self._flips.told(*lane) for lane in lanes]))
+            samples = samples._replace(query_y=self._told(samples.query_y, samples, rngs))
         return samples._replace(y=told, right=right)
+
+    def _told(self, y: np.ndarray, samples: Samples, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        lanes = zip(y, samples.classes, rngs, strict=True)
+        return np.stack([self._flips.told(own, classes, rng.random(own.shape)) for own, classes, rng in lanes])
 
 
 def class_names(banks: Banks) -> set[str]:
@@ -110,17 +115,21 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np
     if noise.kind == "labels":
         given = read_labels(noise, bank, known)
         return np.where(rng.random(len(true)) < noise.share, given, true)
-    return flipped(true, class_table(noise, bank.names, known), rng)
+    return flipped(true, class_table(noise, bank.names, known), rng.random(true.shape))
 
 
 def noisy_draws(
     tasks: Tasks, batches: Batches, flips: Flips, rngs: Sequence[np.random.Generator]
 ) -> tuple[Tasks, Batches]:
-    """Tasks whose labels are told wrong: of each draw into a mini-batch by itself, of support and queries once."""
+    """Tasks whose labels are told wrong: of each draw into a mini-batch by itself, of support and queries once.
+
+    The first draws of a task are told the same however many there are, so that methods that draw more can be compared.
+    """
 
     def told(y: Tensor) -> Tensor:
         lanes = zip(y.flatten(2).cpu().numpy(), tasks.classes.cpu().numpy(), rngs, strict=True)
-        return torch.from_numpy(np.stack([flips.told(*lane) for lane in lanes])).to(y.device).view_as(y)
+        found = [flips.told(own, classes, rng.random(own.shape[::-1]).T) for own, classes, rng in lanes]
+        return torch.from_numpy(np.stack(found)).to(y.device).view_as(y)
 
     y = told(batches.y)
     batches = batches._replace(y=y, right=batches.right & (y == batches.y))
@@ -155,7 +164,7 @@ def realised(bank: Bank, noise: NoiseConfig, known: set[str], task: TaskShape, l
     for number in range(-(-labels // (task.way * task.shots))):
         rng = stream(noise.seed, "noise", number)
         samples = bank.draw(1, task, [rng])
-        y = flips.told(samples.y[0], samples.classes[0], rng)
+        y = flips.told(samples.y[0], samples.classes[0], rng.random(samples.y[0].shape))
         numbers = samples.classes[0, 0] if noise.kind == "matrix" else np.arange(task.way)
         pairs.append((numbers[samples.y[0, 0]], numbers[y[0]]))
     places = [f"class {place + 1} of a task" for place in range(task.way)]

@@ -36,6 +36,8 @@ class NoiseConfig:
             raise ValueError(f"noise.rate must be a probability from 0 to 1, not {self.rate}")
         if not 0 <= self.seed < 2**63:
             raise ValueError(f"noise.seed must be a whole number from 0 to 2**63 - 1, not {self.seed}")
+        if self.kind == "none" and (self.rate or self.file):
+            raise ValueError("say which noise is meant: --noise.kind symmetric, asymmetric, matrix or labels")
         if self.kind in ("symmetric", "asymmetric") and self.rate is None:
             raise ValueError(f"{self.kind} noise needs a probability: --noise.rate")
         if self.kind in ("matrix", "labels") and self.file is None:

@@ -27,24 +27,36 @@ def task_table(noise: NoiseConfig, classes: int) -> Float[np.ndarray, "C C"]:
         other = np.roll(same, 1, axis=1)
         if noise.last == "chain":
             other[-1] = same[-1]
-    mixed: np.ndarray = (1 - noise.share) * same + noise.share * other
-    return mixed
+    return mixed(noise, other)
+
+
+def mixed(noise: NoiseConfig, table: Float[np.ndarray, "*L C C"]) -> Float[np.ndarray, "*L C C"]:
+    """A table that is followed with the noise's probability, and otherwise nothing is told wrong."""
+    found: np.ndarray = (1 - noise.share) * np.eye(table.shape[-1]) + noise.share * table
+    return found
 
 
 def class_table(noise: NoiseConfig, names: Sequence[str], known: set[str]) -> Float[np.ndarray, "C C"]:
-    """How likely each of these classes is taken for each other of them.
-
-    What a file says of classes of the other splits is left out, and the rest of a row scaled up to one: a picture
-    cannot go where no task looks.
-    """
+    """How likely each of these classes is taken for each other of them."""
     if noise.kind != "matrix":
         return task_table(noise, len(names))
+    return mixed(noise, file_table(noise, names, known))
+
+
+def file_table(noise: NoiseConfig, names: Sequence[str], known: set[str]) -> Float[np.ndarray, "C C"]:
+    """How likely each of these classes is taken for each other of them where the noise's file is followed.
+
+    What it says of classes of the other splits is left out, and the rest of a row scaled up to one: a picture cannot
+    go where no task looks.
+    """
     rows = read_table(file_of(noise), known)
-    if missing := [name for name in names if name not in rows]:
-        raise DataError(f"{noise.file} has no row for {len(missing)} of the classes, as {missing[0]}")
-    table = stochastic(np.array([[rows[true].get(given, 0.0) for given in names] for true in names]))
-    mixed: np.ndarray = (1 - noise.share) * np.eye(len(names)) + noise.share * table
-    return mixed
+    for what, there in {"row": set(rows), "column": {name for row in rows.values() for name in row}}.items():
+        if missing := [name for name in names if name not in there]:
+            raise DataError(f"{noise.file} has no {what} for {len(missing)} of the classes, as {missing[0]}")
+    weights = np.array([[rows[true][given] for given in names] for true in names])
+    if lost := [name for name, row in zip(names, weights, strict=True) if row.sum() == 0]:
+        raise DataError(f"{noise.file} sends all of {lost[0]} to classes that are not trained on")
+    return stochastic(weights)
 
 
 def stochastic(weights: Float[np.ndarray, "*L C C"]) -> Float[np.ndarray, "*L C C"]:
@@ -55,11 +67,11 @@ def stochastic(weights: Float[np.ndarray, "*L C C"]) -> Float[np.ndarray, "*L C 
 
 
 def flipped(
-    y: Int[np.ndarray, "*L m"], table: Float[np.ndarray, "*L C C"], rng: np.random.Generator
+    y: Int[np.ndarray, "*L m"], table: Float[np.ndarray, "*L C C"], uniform: Float[np.ndarray, "*L m"]
 ) -> Int[np.ndarray, "*L m"]:
-    """Each label drawn anew from its row of the table."""
+    """Each label drawn anew from its row of the table, by a number drawn from 0 to 1."""
     row = np.take_along_axis(table.cumsum(-1), y[..., None], axis=-2)
-    told: np.ndarray = (rng.random(y.shape)[..., None] >= row[..., :-1]).sum(-1)
+    told: np.ndarray = (uniform[..., None] >= row[..., :-1]).sum(-1)
     return told
 
 
@@ -67,9 +79,11 @@ def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
     """For each true class the probabilities of the given ones, out of a CSV table of probabilities or counts."""
     lines = _read_csv(file)
     given = lines[0][1:]
-    for name in given:
+    for name in (*given, *(line[0] for line in lines[1:])):
         if name not in known:
             raise DataError(f"{file}: the data set has no class named {name}")
+    if len(set(given)) < len(given):
+        raise DataError(f"{file} has two columns of one name")
     table: dict[str, dict[str, float]] = {}
     for number, line in enumerate(lines[1:], start=2):
         place = f"{file}, line {number}"
@@ -84,7 +98,8 @@ def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
         if not all(0 <= value < math.inf for value in values) or sum(values) == 0:
             raise DataError(f"{place}: probabilities or counts must be finite, not negative, and not all zero")
         table[line[0]] = dict(zip(given, values, strict=True))
-    counts = all(value.is_integer() for row in table.values() for value in row.values())
+    everything = [value for row in table.values() for value in row.values()]
+    counts = all(value.is_integer() for value in everything) and max(everything) > 1
     for name, row in table.items():
         total = sum(row.values())
         if not counts and abs(total - 1) > 1e-6:
@@ -149,7 +164,7 @@ def _read_csv(file: Path) -> list[list[str]]:
     try:
         if file.stat().st_size > MAX_TABLE_BYTES:
             raise DataError(f"{file} is too large for a table of labels: more than {MAX_TABLE_BYTES >> 20} MiB")
-        with file.open(newline="", encoding="utf-8") as opened:
+        with file.open(newline="", encoding="utf-8-sig") as opened:
             lines = [line for line in csv.reader(opened) if line]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as CSV: {error}") from error

@@ -57,8 +57,14 @@ def _about_ispl(name: str, plain: str, part: Group, noise: NoiseConfig, does: st
             for comparison in comparisons(ours, without):
                 how = f"{part.name}, {comparison.shots}-shot, {comparison.column}{under(noise) or ', no noise'}"
                 claim = more_accurate(f"ISPL{settings} {does} {name}: {how}", comparison)
-                found.append(claim._replace(verdict=OUTCOMES[does].get(claim.verdict, claim.verdict)))
+                found.append(claim._replace(verdict=judged(does, claim.verdict)))
     return found
+
+
+def judged(does: str, more_accurate: str) -> str:
+    """The verdict on what ISPL does, out of that on its being more accurate."""
+    begins = next((known for known in OUTCOMES[does] if more_accurate.startswith(known)), "")
+    return OUTCOMES[does].get(begins, "") + more_accurate.removeprefix(begins)
 
 
 OUTCOMES = {
@@ -66,7 +72,7 @@ OUTCOMES = {
     "hurts": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS},
     "does not help": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS, UNCLEAR: f"{HOLDS}: no clear difference"},
 }
-"""Verdicts on what ISPL does, out of that on its being more accurate."""
+"""By what ISPL is said to do: how verdicts begin if it is more accurate, and how they do then."""
 
 
 def _more_robust(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
@@ -74,7 +80,7 @@ def _more_robust(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> l
     losses: dict[str, np.ndarray] = {}
     for method in ("eigen-reptile", "reptile"):
         scores = [_scores(part.find(METHODS[method])) for part in (clean, noisy)]
-        if scores[0] is None or scores[1] is None:
+        if scores[0] is None or scores[1] is None or scores[0].shape != scores[1].shape:
             return []
         losses[method] = scores[0] - scores[1]
     found = paired(losses["reptile"], losses["eigen-reptile"])
@@ -92,7 +98,7 @@ def _ispl_helps_more(name: str, clean: Group, noisy: Group, noise: NoiseConfig) 
     gains: list[np.ndarray] = []
     for part in (clean, noisy):
         scores = [_scores(part.find(METHODS[method])) for method in ("eigen-reptile-ispl", "eigen-reptile")]
-        if scores[0] is None or scores[1] is None:
+        if scores[0] is None or scores[1] is None or scores[0].shape != scores[1].shape:
             return []
         gains.append(scores[0] - scores[1])
     found = paired(gains[1], gains[0])

@@ -33,10 +33,10 @@ def verdict_on_methods(comparison: Comparison) -> str:
     on_networks = verdict(tasks.difference, tasks.ci95)
     if on_networks == UNCLEAR:
         return UNCLEAR
-    if seeds is None:
-        return "not decided: clear over the tasks, but it needs two seeds or more"
-    agree = verdict(seeds.difference, seeds.ci95) == on_networks
-    return on_networks if agree else f"not decided: clear over the tasks, not over {seeds.pairs} seeds"
+    if seeds is not None and verdict(seeds.difference, seeds.ci95) == on_networks:
+        return on_networks
+    count = "one seed" if seeds is None else f"{seeds.pairs} seeds"
+    return f"{on_networks} for the networks that were trained, over the tasks; {count} cannot tell about the methods"
 
 
 def verdict(gain: float, ci95: float) -> str:

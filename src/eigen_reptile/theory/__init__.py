@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from eigen_reptile.experiment import environment
-from eigen_reptile.files import write_json
+from eigen_reptile.files import read_json, write_json
 from eigen_reptile.progress import Announce
 from eigen_reptile.theory.discarding import discarding
 from eigen_reptile.theory.gradient_noise import gradient_noise
@@ -24,9 +24,9 @@ FILE = "study.json"
 
 
 def made(name: str, folder: Path, announce: Announce) -> Path:
-    """The file of a study, which is made if it is not there."""
+    """The file of a study, which is made if it is not there, or is that of another version."""
     file = folder / FILE
-    if not file.exists():
+    if not file.exists() or read_json(file).get("format") != STUDY_FORMAT:
         started = time.monotonic()
         found = STUDIES[name](announce)
         folder.mkdir(parents=True, exist_ok=True)
