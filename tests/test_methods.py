@@ -76,7 +76,7 @@ def first_update(method: Method, change: slice | list[int] = slice(None), seeds:
 def test_shapes_and_determinism(method: Method) -> None:
     update, again = first_update(method), first_update(method)
     stage = prepare(problem(method), silent, "cpu")
-    assert update.direction.shape == (2, len(method.init(stage.learner, 0)))
+    assert update.direction.shape == (2, len(method.init(stage.learner, 0, stage.domain)))
     assert update.direction.isfinite().all()
     assert update.direction.norm() > 0
     assert torch.equal(update.direction, again.direction)
