@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Banks, DataError, Dataset, ImageBank, Sine, TaskShape
 from eigen_reptile.methods import METHODS
-from eigen_reptile.noise import NoiseConfig, class_table, flipped, given_labels, noisy_bank, task_table, with_noise
+from eigen_reptile.noise import (
+    Flips,
+    NoiseConfig,
+    class_table,
+    flipped,
+    given_labels,
+    noisy_bank,
+    task_table,
+    with_noise,
+)
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.streams import stream
@@ -221,6 +230,14 @@ def test_a_table_acts_inside_tasks(tmp_path: Path) -> None:
         others += int(wrong[true != 0].sum())
     assert others == 0
     assert told_wrong / with_both == pytest.approx(0.6, abs=0.12)
+
+
+def test_turned_classes_are_confused_as_upright_ones(tmp_path: Path) -> None:
+    table = np.roll(np.eye(CLASSES), 1, axis=1)
+    noise = NoiseConfig("matrix", 1.0, "task", file=write(tmp_path, table_of(table, NAMES)))
+    flips, y = Flips(noise, NAMES, set(NAMES)), np.array([[0, 1]])
+    for classes in ([0, 1], [0, CLASSES + 1], [3 * CLASSES, 2 * CLASSES + 1]):
+        assert flips.told(y, np.array([classes]), stream(0, "noise")).tolist() == [[1, 1]]
 
 
 def test_given_labels(tmp_path: Path) -> None:
