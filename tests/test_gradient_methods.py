@@ -14,7 +14,7 @@ from eigen_reptile.data import Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Learner, Mlp, class_error
-from eigen_reptile.methods import Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
+from eigen_reptile.methods import Domain, Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
 from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
 from eigen_reptile.methods.taml import inequality
 from eigen_reptile.progress import silent
@@ -157,19 +157,20 @@ def test_the_maps_of_meta_curvature_against_a_slow_sum() -> None:
     build = lambda: nn.Conv2d(2, 3, (2, 1))  # noqa: E731
     learner = Learner(build, class_error)
     method = MetaCurvature()
-    assert len(method.extra(learner, 0)) == 3**2 + 2**2 + 2**2 + 3
+    extra = method.extra(learner, 0, Domain((2, 3, 3), 3, 3))
+    assert len(extra) == 3**2 + 2**2 + 2**2 + 3
     kernel = rng.normal(size=(3, 2, 2))  # out, in, places
     out, within, places, bias = (rng.normal(size=shape) for shape in ((3, 3), (2, 2), (2, 2), (3,)))
     slow = np.zeros_like(kernel)
     for o, i, p in np.ndindex(*kernel.shape):
         for a, b, c in np.ndindex(*kernel.shape):
             slow[o, i, p] += out[o, a] * within[i, b] * places[p, c] * kernel[a, b, c]
-    extra = torch.from_numpy(np.concatenate([part.ravel() for part in (out, within, places, bias)]))
+    drawn = torch.from_numpy(np.concatenate([part.ravel() for part in (out, within, places, bias)]))
     gradient = torch.from_numpy(np.concatenate([kernel.ravel(), [1.0, 2.0, 3.0]]))
-    found = method.rule(learner, extra[None, None])(gradient[None, None])[0, 0]
+    found = method.rule(learner, drawn[None, None])(gradient[None, None])[0, 0]
     np.testing.assert_allclose(found[:-3].numpy(), slow.ravel())
     np.testing.assert_allclose(found[-3:].numpy(), bias * [1, 2, 3])
-    same = method.rule(learner, method.extra(learner, 0).double()[None, None])(gradient[None, None])[0, 0]
+    same = method.rule(learner, extra.double()[None, None])(gradient[None, None])[0, 0]
     torch.testing.assert_close(same, gradient)
 
 

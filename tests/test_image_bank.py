@@ -144,6 +144,22 @@ def test_turned_classes_are_classes_of_their_own() -> None:
     assert seen == {0, 1, 2, 3}
 
 
+def test_turned_classes_have_numbers_of_their_own() -> None:
+    drawn = source([3, 3, 3], turned=True)
+    assert drawn.bank.class_numbers == 12
+    samples = drawn.bank.draw(5, TaskShape(12, 1, 1), rngs(0))
+    for task in range(5):
+        seen = told(drawn.known, samples.x[0, task])
+        assert samples.classes[0, task].tolist() == [one.label + 3 * one.turn for one in seen]
+        assert sorted(samples.classes[0, task]) == list(range(12))
+
+
+def test_a_class_without_pictures_keeps_its_number() -> None:
+    bank = source([3, 3, 3]).bank.relabelled(np.repeat([0, 2, 2], 3))
+    assert (bank.classes, bank.class_numbers) == (2, 3)
+    assert set(bank.draw(1, TaskShape(2, 1, 0), rngs(0)).classes.flatten()) == {0, 2}
+
+
 def test_a_lane_draws_what_it_would_draw_alone() -> None:
     bank = source([5, 6, 7, 8], turned=True).bank
     shape = TaskShape(3, 2, 2)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eigen_reptile.learner import MODELS, Conv4, Learner, Mlp, class_error, squared_error
+from eigen_reptile.learner import MODELS, Conv4, Learner, Mlp, Model, class_error, squared_error
 
 S, B, SAMPLES = 2, 3, 6
 
@@ -351,3 +351,8 @@ def test_making_a_learner_leaves_the_global_generator_alone() -> None:
     state = torch.get_rng_state()
     small_learner()
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(("model", "expected"), [(Conv4(4), 5), (Conv4(4, head=False), 4 * 1 * 2), (Mlp((3,)), 5)])
+def test_features_are_what_comes_out(model: Model, expected: int) -> None:
+    assert Learner(lambda: model.build((1, 8, 20), 5), class_error, model.batched).features((1, 8, 20)) == expected

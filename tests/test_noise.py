@@ -233,6 +233,14 @@ def test_a_table_acts_inside_tasks(tmp_path: Path) -> None:
     assert told_wrong / with_both == pytest.approx(0.6, abs=0.12)
 
 
+def test_turned_classes_are_confused_as_upright_ones(tmp_path: Path) -> None:
+    table = np.roll(np.eye(CLASSES), 1, axis=1)
+    noise = NoiseConfig("matrix", 1.0, "task", file=write(tmp_path, table_of(table, NAMES)))
+    flips, y = Flips(noise, NAMES, set(NAMES)), np.array([[0, 1]])
+    for classes in ([0, 1], [0, CLASSES + 1], [3 * CLASSES, 2 * CLASSES + 1]):
+        assert flips.told(y, np.array([classes]), stream(0, "noise")).tolist() == [[1, 1]]
+
+
 def test_given_labels(tmp_path: Path) -> None:
     names = ["class-00", "class-01", "class-02", "class-30"]
     lines = [["class", "label"]]

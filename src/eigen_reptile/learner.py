@@ -198,6 +198,12 @@ class Learner:
             module = self._build()
         return torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
 
+    def features(self, shape: tuple[int, ...]) -> int:
+        """How many numbers the network says about one input of this shape."""
+        theta = torch.cat([parameter.detach().reshape(-1) for parameter in self._template.parameters()])
+        with torch.no_grad():  # two samples, because batch-norm refuses one
+            return self.output(theta, theta.new_zeros(2, *shape)).shape[1:].numel()
+
     def outputs(self, theta: Float[Tensor, "S B d"], x: Shaped[Tensor, "S B b *shape"]) -> Shaped[Tensor, "S B b *out"]:
         """What each of the S x B networks says about its own b samples."""
         networks, samples = theta.flatten(0, 1), x.flatten(0, 1)

@@ -11,7 +11,7 @@ from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
 from eigen_reptile.files import RunError
 from eigen_reptile.learner import Learner, class_error, squared_error
-from eigen_reptile.methods import Selected
+from eigen_reptile.methods import Domain, Selected
 from eigen_reptile.noise import Flips, with_noise
 from eigen_reptile.progress import Announce, Report
 from eigen_reptile.streams import Purpose
@@ -32,6 +32,12 @@ class Stage(NamedTuple):
     validation: TaskShape
     tests: tuple[TaskShape, ...]
     """One for each number of shots."""
+
+    @property
+    def domain(self) -> Domain:
+        """What the method may know of its tasks beforehand."""
+        bank = self.banks.train
+        return Domain(bank.shape, self.training.way, bank.class_numbers)
 
 
 def prepare(exp: Experiment, announce: Announce, device: Device = "auto", workers: Workers = ALONE) -> Stage:

@@ -74,8 +74,8 @@ class TrainState(NamedTuple):
 
     @staticmethod
     def fresh(stage: Stage) -> "TrainState":
-        method, learner = stage.exp.method, stage.learner
-        theta = torch.stack([method.init(learner, lane.seed) for lane in stage.exp.lanes]).to(stage.device)
+        method, learner, lanes = stage.exp.method, stage.learner, stage.exp.lanes
+        theta = torch.stack([method.init(learner, lane.seed, stage.domain) for lane in lanes]).to(stage.device)
         memory = InnerState.empty(theta[:, : learner.d])
         never = torch.full((len(theta),), -1, device=stage.device)
         best = Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never)

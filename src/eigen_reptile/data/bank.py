@@ -57,6 +57,11 @@ class Bank(ABC):
     def shape(self) -> tuple[int, ...]:
         """Shape of one input, as the network gets it."""
 
+    @property
+    def class_numbers(self) -> int:
+        """The numbers by which tasks name their classes are below this."""
+        return 1
+
 
 class Banks(NamedTuple):
     """A loaded data set. No class of one split occurs in another."""

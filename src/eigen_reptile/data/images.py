@@ -16,7 +16,8 @@ log = logging.getLogger(__name__)
 class ImageBank(Bank):
     """The pictures of one split: `sizes[i]` pictures of the class `names[i]`, one class after the other.
 
-    With `turned`, each class turned by 90, 180 and 270 degrees is a class of its own.
+    With `turned`, each class turned by 90, 180 and 270 degrees is a class of its own. Those that are not turned are
+    numbered first, then those turned by 90 degrees, and so on.
     """
 
     def __init__(
@@ -47,6 +48,11 @@ class ImageBank(Bank):
     def classes(self) -> int:
         """Classes that a task can draw from."""
         return int((self.sizes > 0).sum()) * self._turns
+
+    @property
+    def class_numbers(self) -> int:
+        """With those of classes that wrong labels have emptied."""
+        return len(self.names) * self._turns
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +107,8 @@ class ImageBank(Bank):
             return x, y.reshape(*y.shape[:2], -1)
 
         right = self._right[chosen[..., : task.shots]].reshape(*chosen.shape[:2], -1)
-        return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)), right, classes)
+        numbers = classes + turns * len(self.names)
+        return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)), right, numbers)
 
     def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Numbers of pictures (count, way, shots + queries), classes (count, way), and quarter turns (count, way)."""

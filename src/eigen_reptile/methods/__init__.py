@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 from eigen_reptile.methods.averages import AverageGradients, AverageWeights
+from eigen_reptile.methods.ecm import Ecm
 from eigen_reptile.methods.eigen_reptile import EigenReptile
 from eigen_reptile.methods.foml import Foml
+from eigen_reptile.methods.gnn import Gnn
 from eigen_reptile.methods.ispl import Ispl
 from eigen_reptile.methods.maml import Maml
 from eigen_reptile.methods.meta_curvature import MetaCurvature
-from eigen_reptile.methods.method import Iteration, Method, Proposal
+from eigen_reptile.methods.method import Domain, Iteration, Method, Proposal
+from eigen_reptile.methods.mixtfsl import MixtFsl
 from eigen_reptile.methods.prototypical import Prototypical
 from eigen_reptile.methods.reptile import Reptile
 from eigen_reptile.methods.robust import Robust
@@ -40,6 +43,9 @@ METHODS: dict[str, Method] = {
     "meta-curvature": MetaCurvature(),
     "sparse-maml": SparseMaml(),
     "prototypical": Prototypical(),
+    "gnn": Gnn(),
+    "ecm": Ecm(),
+    "mixtfsl": MixtFsl(),
     "average-weights": AverageWeights(),
     "average-gradients": AverageGradients(),
     "average-unit-gradients": AverageGradients(unit=True),
@@ -49,13 +55,17 @@ __all__ = [
     "METHODS",
     "AverageGradients",
     "AverageWeights",
+    "Domain",
+    "Ecm",
     "EigenReptile",
     "Foml",
+    "Gnn",
     "Ispl",
     "Iteration",
     "Maml",
     "MetaCurvature",
     "Method",
+    "MixtFsl",
     "Proposal",
     "Prototypical",
     "Reptile",

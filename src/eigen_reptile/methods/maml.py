@@ -32,10 +32,6 @@ class Maml(GradientMethod):
         """As its authors have it, whose loss is N times the mean: their inner rate of 0.01 is 0.05 here."""
         return Suggestion(steps=5, lr=0.05, after=10, clip=10.0)
 
-    def extra(self, learner: Learner, seed: int) -> Float[Tensor, "E"]:
-        """What is meta-learnt beside the network, before training."""
-        return torch.zeros(0)
-
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         """What the inner loop makes of each gradient."""
         if self.adapts == "all":
@@ -43,10 +39,6 @@ class Maml(GradientMethod):
         head = torch.arange(learner.d, device=extra.device) >= learner.d - learner.head
         changed = head if self.adapts == "head" else ~head
         return lambda gradient: gradient * changed
-
-    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
-        network = learner.init(seed)
-        return torch.cat([network, self.extra(learner, seed).to(network)])
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         learner, _, _, tasks, batches, inner, _ = iteration

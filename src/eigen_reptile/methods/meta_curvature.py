@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.maml import Maml, Rule
-from eigen_reptile.methods.method import Suggestion
+from eigen_reptile.methods.method import Domain, Suggestion
 
 
 @final
@@ -28,7 +28,7 @@ class MetaCurvature(Maml):
     def suggests(self) -> Suggestion | None:
         return Suggestion(steps=5, lr=0.05, after=10, clip=10.0, filters=128)
 
-    def extra(self, learner: Learner, seed: int) -> Float[Tensor, "E"]:
+    def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """Maps that change nothing."""
         return torch.cat(
             [

@@ -63,6 +63,17 @@ class Iteration(NamedTuple):
         return side_by_side(work, parts, size, self.theta.device)
 
 
+class Domain(NamedTuple):
+    """What a method may know of its tasks before it has seen one."""
+
+    shape: tuple[int, ...]
+    """Of one input."""
+    way: int
+    """Classes in a task."""
+    classes: int
+    """The numbers of the classes of training, as tasks name them, are below this."""
+
+
 class Proposal(NamedTuple):
     """What some tasks ask of each lane, averaged over them.
 
@@ -161,9 +172,14 @@ class Method(ABC):
         """What is worth logging, out of the stats of a proposal."""
         return stats
 
-    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
+    def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
+        """What is meta-learnt beside the network, before training."""
+        return torch.zeros(0)
+
+    def init(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "D"]:
         """Theta before training: the network's d parameters, then whatever else is meta-learnt."""
-        return learner.init(seed)
+        network = learner.init(seed)
+        return torch.cat([network, self.extra(learner, seed, domain).to(network)])
 
     @abstractmethod
     def propose(self, iteration: Iteration) -> Proposal:

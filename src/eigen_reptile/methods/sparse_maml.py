@@ -10,7 +10,7 @@ from torch import Tensor
 
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.maml import Maml, Rule
-from eigen_reptile.methods.method import Suggestion
+from eigen_reptile.methods.method import Domain, Suggestion
 from eigen_reptile.streams import stream
 
 
@@ -27,7 +27,7 @@ class SparseMaml(Maml):
     def suggests(self) -> Suggestion | None:
         return Suggestion(steps=35, lr=0.1, after=35, tasks=2, filters=64)
 
-    def extra(self, learner: Learner, seed: int) -> Float[Tensor, "E"]:
+    def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """About half of the parameters of each tensor are let through."""
         rng = torch.Generator().manual_seed(int(stream(seed, "init", 1).integers(2**63)))
         parts = []

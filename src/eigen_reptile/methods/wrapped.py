@@ -7,7 +7,7 @@ from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.method import Iteration, Method, Proposal, Suggestion
+from eigen_reptile.methods.method import Domain, Iteration, Method, Proposal, Suggestion
 from eigen_reptile.tasks import Batches, Tasks
 
 
@@ -36,8 +36,8 @@ class Wrapped(Method):
     def summary(self, stats: dict[str, float]) -> dict[str, float]:
         return self.method.summary(stats)
 
-    def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
-        return self.method.init(learner, seed)
+    def init(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "D"]:
+        return self.method.init(learner, seed, domain)
 
     def propose(self, iteration: Iteration) -> Proposal:
         return self.method.propose(iteration)

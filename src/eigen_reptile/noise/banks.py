@@ -34,7 +34,8 @@ class Flips:
         if self._table is None:
             table = task_table(self._noise, classes.shape[-1])
             return np.broadcast_to(table, (*classes.shape[:-1], *table.shape))
-        first, second = classes[..., :, None], classes[..., None, :]
+        names = classes % len(self._table)  # a turned class is confused as it is upright
+        first, second = names[..., :, None], names[..., None, :]
         # A class may be there twice, turned: then it is told as itself, and not as its twin.
         twins = (first == second) & ~np.eye(classes.shape[-1], dtype=bool)
         return mixed(self._noise, stochastic(np.where(twins, 0.0, self._table[first, second])))
@@ -52,6 +53,10 @@ class NoisyTasks(Bank):
     @property
     def shape(self) -> tuple[int, ...]:
         return self._bank.shape
+
+    @property
+    def class_numbers(self) -> int:
+        return self._bank.class_numbers
 
     def fitted(self, task: TaskShape) -> TaskShape:
         return self._bank.fitted(task)
@@ -165,7 +170,7 @@ def realised(bank: Bank, noise: NoiseConfig, known: set[str], task: TaskShape, l
         rng = stream(noise.seed, "noise", number)
         samples = bank.draw(1, task, [rng])
         y = flips.told(samples.y[0], samples.classes[0], rng.random(samples.y[0].shape))
-        numbers = samples.classes[0, 0] if noise.kind == "matrix" else np.arange(task.way)
+        numbers = samples.classes[0, 0] % len(bank.names) if noise.kind == "matrix" else np.arange(task.way)
         pairs.append((numbers[samples.y[0, 0]], numbers[y[0]]))
     places = [f"class {place + 1} of a task" for place in range(task.way)]
     true, told = (np.concatenate(part) for part in zip(*pairs, strict=True))
