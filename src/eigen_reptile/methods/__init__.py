@@ -16,6 +16,7 @@ from eigen_reptile.methods.selected import Selected, Selector
 from eigen_reptile.methods.self_paced import SelfPaced
 from eigen_reptile.methods.sparse_maml import SparseMaml
 from eigen_reptile.methods.taml import Taml
+from eigen_reptile.methods.warp_maml import WarpMaml
 
 METHODS: dict[str, Method] = {
     "reptile": Reptile(),
@@ -39,6 +40,7 @@ METHODS: dict[str, Method] = {
     "taml-theil": Taml(bias="theil"),
     "meta-curvature": MetaCurvature(),
     "sparse-maml": SparseMaml(),
+    "warp-maml": WarpMaml(),
     "prototypical": Prototypical(),
     "average-weights": AverageWeights(),
     "average-gradients": AverageGradients(),
@@ -65,4 +67,5 @@ __all__ = [
     "SelfPaced",
     "SparseMaml",
     "Taml",
+    "WarpMaml",
 ]

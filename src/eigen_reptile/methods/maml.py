@@ -51,8 +51,11 @@ class Maml(GradientMethod):
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         learner, _, _, tasks, batches, inner, _ = iteration
         end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
-        said = learner.outputs(end[..., : learner.d], tasks.query_x)
-        return learner.sample_loss(said, tasks.query_y).mean(-1)
+        return self.judged(learner, end, tasks)
+
+    def judged(self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks) -> Float[Tensor, "S B"]:
+        """The loss of adapted parameters on each task's queries."""
+        return learner.sample_loss(self.answers(learner, theta, tasks, tasks.query_x), tasks.query_y).mean(-1)
 
     def adapted(
         self,
@@ -76,3 +79,9 @@ class Maml(GradientMethod):
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
     ) -> Shaped[Tensor, "S B q *out"]:
         return learner.outputs(theta[..., : learner.d], x)
+
+
+def sparing(learner: Learner, layer: str, rule: Rule) -> Rule:
+    """The rule, but that layers of this name are left as they are."""
+    spared = learner.within(layer)
+    return rule if spared is None else lambda gradient: rule(gradient) * ~spared.to(gradient.device)
