@@ -8,6 +8,8 @@ from eigen_reptile.methods.foml import Foml
 from eigen_reptile.methods.ispl import Ispl
 from eigen_reptile.methods.maml import Maml
 from eigen_reptile.methods.meta_curvature import MetaCurvature
+from eigen_reptile.methods.meta_dropout import MetaDropout
+from eigen_reptile.methods.metal import Metal
 from eigen_reptile.methods.method import Iteration, Method, Proposal
 from eigen_reptile.methods.prototypical import Prototypical
 from eigen_reptile.methods.reptile import Reptile
@@ -41,6 +43,8 @@ METHODS: dict[str, Method] = {
     "meta-curvature": MetaCurvature(),
     "sparse-maml": SparseMaml(),
     "warp-maml": WarpMaml(),
+    "metal": Metal(),
+    "meta-dropout": MetaDropout(),
     "prototypical": Prototypical(),
     "average-weights": AverageWeights(),
     "average-gradients": AverageGradients(),
@@ -57,6 +61,8 @@ __all__ = [
     "Iteration",
     "Maml",
     "MetaCurvature",
+    "MetaDropout",
+    "Metal",
     "Method",
     "Proposal",
     "Prototypical",

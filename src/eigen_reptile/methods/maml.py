@@ -44,6 +44,17 @@ class Maml(GradientMethod):
         changed = head if self.adapts == "head" else ~head
         return lambda gradient: gradient * changed
 
+    def gradient(
+        self,
+        learner: Learner,
+        network: Float[Tensor, "S B d"],
+        x: Shaped[Tensor, "S B b *shape"],
+        y: Shaped[Tensor, "S B b *target"],
+        weight: Float[Tensor, "S B b"],
+    ) -> Float[Tensor, "S B d"]:
+        """The inner gradient of each task's mini-batch."""
+        return learner.gradient(network, x, y, weight)
+
     def init(self, learner: Learner, seed: int) -> Float[Tensor, "D"]:
         network = learner.init(seed)
         return torch.cat([network, self.extra(learner, seed).to(network)])
@@ -70,7 +81,7 @@ class Maml(GradientMethod):
         rule = self.rule(learner, extra)
 
         def gradient(point: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return rule(learner.gradient(point if self.order == 2 else point.detach(), x, y, weight))
+            return rule(self.gradient(learner, point if self.order == 2 else point.detach(), x, y, weight))
 
         end, memory = adapt(gradient, network, memory, tasks.x, batches, inner)
         return torch.cat([end, extra], dim=-1), memory
