@@ -20,6 +20,7 @@ from eigen_reptile.methods import (
     EigenReptile,
     Gnn,
     Iteration,
+    Metal,
     Method,
     Proposal,
     Reptile,
@@ -54,7 +55,8 @@ def problem(method: Method) -> Experiment:
     if not method.classifies:
         return standard(Sine(), method)
     task = TaskConfig(way=3, shots=3, queries=4 if method.wants_queries else 0)
-    inner = InnerConfig(steps=3, batch=9, lr=0.5)
+    # A learnt loss is steep to begin with, which takes smaller steps.
+    inner = InnerConfig(steps=3, batch=9, lr=0.1 if isinstance(method, Metal) else 0.5)
     evaluation = EvalConfig(tasks=30, shots=(3,), queries=4, after=(3,), pictures=())
     model = Conv4(8, head=method.suggests is None or method.suggests.head)
     return Experiment(method, Patterns(), model, task, inner=inner, evaluation=evaluation)

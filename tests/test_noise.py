@@ -238,7 +238,7 @@ def test_turned_classes_are_confused_as_upright_ones(tmp_path: Path) -> None:
     noise = NoiseConfig("matrix", 1.0, "task", file=write(tmp_path, table_of(table, NAMES)))
     flips, y = Flips(noise, NAMES, set(NAMES)), np.array([[0, 1]])
     for classes in ([0, 1], [0, CLASSES + 1], [3 * CLASSES, 2 * CLASSES + 1]):
-        assert flips.told(y, np.array([classes]), stream(0, "noise")).tolist() == [[1, 1]]
+        assert flips.told(y, np.array([classes]), np.full((1, 2), 0.5)).tolist() == [[1, 1]]
 
 
 def test_given_labels(tmp_path: Path) -> None:

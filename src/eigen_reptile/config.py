@@ -137,7 +137,7 @@ def standard(data: Dataset, method: Method) -> Experiment:
     after, batch = 50, 15
     if own := method.suggests:
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
-        shots, model = own.shots, Conv4(own.filters, own.head)
+        shots, model = own.shots, Conv4(own.filters, own.head, own.layers)
         rate = own.outer_lr
         meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=rate, optimizer="adam", clip=own.clip)
         after, batch = own.after, WHOLE

@@ -5,20 +5,23 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import NamedTuple, final
+from typing import Literal, NamedTuple, TypeVar, final
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
-from torch.nn.functional import batch_norm, conv2d, cross_entropy, max_pool2d, pad, relu
+from torch.nn.functional import batch_norm, conv2d, cross_entropy, max_pool2d, pad, relu, softplus
 
 from eigen_reptile.streams import stream
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 """Outputs (..., b, out) and targets (..., b) or (..., b, out) -> one loss for each sample (..., b)."""
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def squared_error(output: Float[Tensor, "*L b out"], y: Float[Tensor, "*L b out"]) -> Float[Tensor, "*L b"]:
@@ -77,6 +80,9 @@ class Conv4(Model):
     """Channels of each convolution (the paper has 32, and 64 in one row)."""
     head: bool = True
     """Whether the linear layer is there; without it the features are what comes out."""
+    layers: Literal["plain", "warp", "noise"] = "plain"
+    """What else each block has: a linear 3x3 convolution after it, for Warp-MAML; or one beside its own that says how
+    strong noise is, which the linear layer then has too, for meta-dropout."""
 
     def __post_init__(self) -> None:
         if self.filters < 1:
@@ -90,14 +96,31 @@ class Conv4(Model):
         if len(shape) != 3:
             raise ValueError(f"conv4 takes pictures (channels, height, width), not inputs of shape {shape}")
         channels, height, width = shape
-        blocks = [_Block(before, self.filters) for before in (channels, *[self.filters] * 3)]
-        if not self.head:
-            return nn.Sequential(*blocks, nn.Flatten())
-        left = [-(-side // 16) for side in (height, width)]  # each pooling halves, rounded up
-        head = nn.Linear(self.filters * prod(left), outputs)
-        nn.init.xavier_uniform_(head.weight)
-        nn.init.zeros_(head.bias)
-        return nn.Sequential(*blocks, nn.Flatten(), head)
+        noisy = self.layers == "noise"
+        blocks = [_Block(before, self.filters, self.layers) for before in (channels, *[self.filters] * 3)]
+        parts: list[nn.Module] = [*blocks, nn.Flatten()]
+        if self.head:
+            left = [-(-side // 16) for side in (height, width)]  # each pooling halves, rounded up
+            features = self.filters * prod(left)
+            parts.append(_NoisyLinear(features, outputs) if noisy else _started(nn.Linear(features, outputs)))
+        return _Noisy(*parts) if noisy else nn.Sequential(*parts)
+
+
+def _started(layer: Layer, init: Callable[[Tensor], Tensor] = nn.init.xavier_uniform_) -> Layer:
+    """The layer with its weights drawn anew, and no bias."""
+    init(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+_faint = partial(nn.init.trunc_normal_, std=0.02)
+"""What layers that say how strong noise is start with, as their authors have it."""
+
+
+def _drawn(like: Tensor, rng: torch.Generator) -> Tensor:
+    """Standard normal numbers, the same on every device."""
+    return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)
 
 
 @final
@@ -108,23 +131,54 @@ class _Block(nn.Module):
     would turn that rounding into full steps.
     """
 
-    def __init__(self, before: int, after: int) -> None:
+    def __init__(self, before: int, after: int, layers: str) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(before, after, 3, padding=1, bias=False)
-        nn.init.xavier_uniform_(self.convolution.weight)
+        self.convolution = _started(nn.Conv2d(before, after, 3, padding=1, bias=False))
         self.scale = nn.Parameter(torch.ones(after))
         self.shift = nn.Parameter(torch.zeros(after))
+        self.noise = _started(nn.Conv2d(before, after, 3, padding=1), _faint) if layers == "noise" else None
+        self.warp = _started(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """A block with noise draws it from the generator; without one there is none, but its strength still counts."""
         kernel = self.convolution.weight
+        strength = None if self.noise is None else self.noise(x)
         if x.shape[1] == 1:
             # A CPU convolves faster with the channels last, but a single channel lies the same in both layouts and
             # is taken for the slow one. A second channel of zeros makes it plain.
             x, kernel = (pad(tensor, (0, 0, 0, 0, 0, 1)) for tensor in (x, kernel))
             x = x.contiguous(memory_format=torch.channels_last)
         x = conv2d(x, kernel, padding=1)
+        if strength is not None:
+            x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
         x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
-        return relu(max_pool2d(x, 2, ceil_mode=True))
+        x = relu(max_pool2d(x, 2, ceil_mode=True))
+        return x if self.warp is None else self.warp(x)
+
+
+@final
+class _NoisyLinear(nn.Module):
+    """A linear layer whose outputs, if there is a generator, have noise of one strength for each sample."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.noise = _started(nn.Linear(before, 1), _faint)
+        self.linear = _started(nn.Linear(before, after))
+
+    def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        output: Tensor = self.linear(x)
+        return output if rng is None else output + softplus(self.noise(x)) * _drawn(output, rng)
+
+
+@final
+class _Noisy(nn.Sequential):
+    """Layers that draw noise one after the other; a seed settles all of it, and without one there is none."""
+
+    def forward(self, x: Tensor, seed: int | None = None) -> Tensor:
+        rng = None if seed is None else torch.Generator().manual_seed(seed)
+        for part in self:
+            x = part(x) if isinstance(part, nn.Flatten) else part(x, rng)
+        return x
 
 
 MODELS: dict[str, Model] = {"mlp": Mlp(), "conv4": Conv4(), "conv4-64": Conv4(filters=64)}
@@ -156,6 +210,7 @@ class Learner:
         self._sizes = [prod(shape) for shape in self._shapes]
         self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
         self._has_buffers = any(True for _ in self._template.buffers())
+        self._told: tuple[object, ...] = ()
         self.sample_loss = sample_loss
         self.batched = batched
         for name, module in self._template.named_modules():
@@ -179,6 +234,12 @@ class Learner:
         learner.sample_loss = sample_loss
         return learner
 
+    def told(self, *more: object) -> "Learner":
+        """The same network, whose module is called with these beside its samples."""
+        learner = copy.copy(self)
+        learner._told = more
+        return learner
+
     @property
     def shapes(self) -> dict[str, torch.Size]:
         """The parameters, in the order in which theta has them."""
@@ -190,6 +251,13 @@ class Learner:
         layer = self._names[-1].rpartition(".")[0]
         sizes = zip(self._names, self._sizes, strict=True)
         return sum(size for name, size in sizes if name.rpartition(".")[0] == layer)
+
+    def within(self, layer: str) -> Bool[Tensor, "d"] | None:
+        """Which numbers of theta are those of layers of this name, or None if there is no such layer."""
+        found = [layer in name.split(".") for name in self._names]
+        if not any(found):
+            return None
+        return torch.tensor(found).repeat_interleave(torch.tensor(self._sizes))
 
     def init(self, seed: int) -> Float[Tensor, "d"]:
         """Fresh parameters: the module's own initialisation under this seed; the global generator is untouched."""
@@ -230,7 +298,7 @@ class Learner:
         weight: Float[Tensor, "S B b"],
     ) -> Float[Tensor, "S B"]:
         """Weighted mean over the samples of each task; zero where all weights are zero."""
-        return _weighted_mean(self.losses(theta, x, y), weight)
+        return weighted_mean(self.losses(theta, x, y), weight)
 
     def gradient(
         self,
@@ -257,10 +325,10 @@ class Learner:
         with torch.enable_grad():
             if differentiable or self._has_buffers:
                 point = theta if differentiable else theta.detach().requires_grad_()
-                loss = _weighted_mean(self.sample_loss(self._functional(point, x), y), weight)
+                loss = weighted_mean(self.sample_loss(self._functional(point, x), y), weight)
                 return torch.autograd.grad(loss, point, create_graph=differentiable)[0]
             network = self._placed_at(theta)
-            loss = _weighted_mean(self.sample_loss(network.module(self._numbers(x, theta)), y), weight)
+            loss = weighted_mean(self.sample_loss(network.module(self._numbers(x, theta), *self._told), y), weight)
             gradients = torch.autograd.grad(loss, network.parameters, materialize_grads=True)
             return torch.cat([gradient.reshape(-1) for gradient in gradients])
 
@@ -270,7 +338,7 @@ class Learner:
         if self.batched or self._has_buffers or recorded:
             return self._functional(theta, x)
         with torch.no_grad():
-            output: Tensor = self._placed_at(theta).module(self._numbers(x, theta))
+            output: Tensor = self._placed_at(theta).module(self._numbers(x, theta), *self._told)
         return output
 
     def _functional(self, theta: Float[Tensor, "d"], x: Shaped[Tensor, "b *shape"]) -> Shaped[Tensor, "b *out"]:
@@ -283,7 +351,8 @@ class Learner:
         if self._has_buffers:
             # Copies, so that a module that changes them says the same when asked again.
             parameters |= {name: buffer.clone() for name, buffer in module.named_buffers()}
-        output: Tensor = functional_call(module, parameters, (self._numbers(x, theta),), tie_weights=self._ties)
+        arguments = (self._numbers(x, theta), *self._told)
+        output: Tensor = functional_call(module, parameters, arguments, tie_weights=self._ties)
         return output
 
     def _numbers(self, x: Tensor, theta: Tensor) -> Tensor:
@@ -312,5 +381,5 @@ class _Network(NamedTuple):
     flat: Float[Tensor, "d"]
 
 
-def _weighted_mean(losses: Float[Tensor, "*L b"], weight: Float[Tensor, "*L b"]) -> Float[Tensor, "*L"]:
+def weighted_mean(losses: Float[Tensor, "*L b"], weight: Float[Tensor, "*L b"]) -> Float[Tensor, "*L"]:
     return (weight * losses).sum(-1) / weight.sum(-1).clamp(min=torch.finfo(weight.dtype).tiny)

@@ -98,6 +98,12 @@ def each_task(tasks: Tasks, batches: Batches) -> Iterator[tuple[Tasks, Batches]]
         yield Tasks(*(part[:, one] for part in tasks)), Batches(*(part[:, one] for part in batches))
 
 
+def each_step(batches: Batches) -> Iterator[Batches]:
+    """One mini-batch of each task after the other, each still with the axis of steps."""
+    for step in range(batches.chosen.shape[2]):
+        yield Batches(*(part[:, :, step : step + 1] for part in batches))
+
+
 def take_samples(
     samples: Shaped[Tensor, "S B m *shape"], index: Int[Tensor, "S B b"]
 ) -> Shaped[Tensor, "S B b *shape"]:

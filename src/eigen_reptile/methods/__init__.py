@@ -10,6 +10,8 @@ from eigen_reptile.methods.gnn import Gnn
 from eigen_reptile.methods.ispl import Ispl
 from eigen_reptile.methods.maml import Maml
 from eigen_reptile.methods.meta_curvature import MetaCurvature
+from eigen_reptile.methods.meta_dropout import MetaDropout
+from eigen_reptile.methods.metal import Metal
 from eigen_reptile.methods.method import Domain, Iteration, Method, Proposal
 from eigen_reptile.methods.mixtfsl import MixtFsl
 from eigen_reptile.methods.prototypical import Prototypical
@@ -19,6 +21,7 @@ from eigen_reptile.methods.selected import Selected, Selector
 from eigen_reptile.methods.self_paced import SelfPaced
 from eigen_reptile.methods.sparse_maml import SparseMaml
 from eigen_reptile.methods.taml import Taml
+from eigen_reptile.methods.warp_maml import WarpMaml
 
 METHODS: dict[str, Method] = {
     "reptile": Reptile(),
@@ -42,6 +45,9 @@ METHODS: dict[str, Method] = {
     "taml-theil": Taml(bias="theil"),
     "meta-curvature": MetaCurvature(),
     "sparse-maml": SparseMaml(),
+    "warp-maml": WarpMaml(),
+    "metal": Metal(),
+    "meta-dropout": MetaDropout(),
     "prototypical": Prototypical(),
     "gnn": Gnn(),
     "ecm": Ecm(),
@@ -64,6 +70,8 @@ __all__ = [
     "Iteration",
     "Maml",
     "MetaCurvature",
+    "MetaDropout",
+    "Metal",
     "Method",
     "MixtFsl",
     "Proposal",
@@ -75,4 +83,5 @@ __all__ = [
     "SelfPaced",
     "SparseMaml",
     "Taml",
+    "WarpMaml",
 ]

@@ -40,11 +40,25 @@ class Maml(GradientMethod):
         changed = head if self.adapts == "head" else ~head
         return lambda gradient: gradient * changed
 
+    def gradient(
+        self,
+        learner: Learner,
+        network: Float[Tensor, "S B d"],
+        x: Shaped[Tensor, "S B b *shape"],
+        y: Shaped[Tensor, "S B b *target"],
+        weight: Float[Tensor, "S B b"],
+    ) -> Float[Tensor, "S B d"]:
+        """The inner gradient of each task's mini-batch."""
+        return learner.gradient(network, x, y, weight)
+
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         learner, _, _, tasks, batches, inner, _ = iteration
         end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
-        said = learner.outputs(end[..., : learner.d], tasks.query_x)
-        return learner.sample_loss(said, tasks.query_y).mean(-1)
+        return self.judged(learner, end, tasks)
+
+    def judged(self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks) -> Float[Tensor, "S B"]:
+        """The loss of adapted parameters on each task's queries."""
+        return learner.sample_loss(self.answers(learner, theta, tasks, tasks.query_x), tasks.query_y).mean(-1)
 
     def adapted(
         self,
@@ -59,7 +73,7 @@ class Maml(GradientMethod):
         rule = self.rule(learner, extra)
 
         def gradient(point: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-            return rule(learner.gradient(point if self.order == 2 else point.detach(), x, y, weight))
+            return rule(self.gradient(learner, point if self.order == 2 else point.detach(), x, y, weight))
 
         end, memory = adapt(gradient, network, memory, tasks.x, batches, inner)
         return torch.cat([end, extra], dim=-1), memory
@@ -68,3 +82,9 @@ class Maml(GradientMethod):
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
     ) -> Shaped[Tensor, "S B q *out"]:
         return learner.outputs(theta[..., : learner.d], x)
+
+
+def sparing(learner: Learner, layer: str, rule: Rule) -> Rule:
+    """The rule, but that layers of this name are left as they are."""
+    spared = learner.within(layer)
+    return rule if spared is None else lambda gradient: rule(gradient) * ~spared.to(gradient.device)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -143,6 +143,8 @@ class Suggestion(NamedTuple):
     shots: int = 1
     filters: int = 32
     head: bool = True
+    layers: Literal["plain", "warp", "noise"] = "plain"
+    """What the blocks of the network have, as `Conv4` says."""
 
 
 @dataclass(frozen=True)
