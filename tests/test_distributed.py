@@ -81,7 +81,7 @@ def test_any_number_of_workers_goes_the_same_way(alone: Path, tmp_path: Path, wo
 def command(out: Path, *more: str) -> list[str]:
     """A run of two workers that takes some seconds, with checkpoints on the way."""
     settings = (
-        f"--meta.steps 600 --meta.batch 4 --evaluation.every 300 --evaluation.tasks 5 --model.hidden 8 --out {out}"
+        f"--meta.steps 200 --meta.batch 4 --evaluation.every 100 --evaluation.tasks 5 --model.hidden 8 --out {out}"
     )
     words = f"train eigen-reptile sine {settings} --compile off --precision float64 --checkpoint-every 20 --workers 2"
     return [sys.executable, "-m", "eigen_reptile", *words.split(), *more]
@@ -137,7 +137,7 @@ def disturb(tmp_path: Path) -> Iterator[Callable[[signal.Signals, str], tuple[Pa
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the workers by /proc")
 @pytest.mark.parametrize(
-    ("sent", "timeout"), [(signal.SIGKILL, "100"), (signal.SIGSTOP, "15")], ids=["killed", "hangs"]
+    ("sent", "timeout"), [(signal.SIGKILL, "100"), (signal.SIGSTOP, "8")], ids=["killed", "hangs"]
 )
 def test_a_worker_that_dies_or_hangs_costs_only_time(
     undisturbed: Path, disturb: Callable[[signal.Signals, str], tuple[Path, str]], sent: signal.Signals, timeout: str
