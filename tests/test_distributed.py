@@ -136,9 +136,7 @@ def disturb(tmp_path: Path) -> Iterator[Callable[[signal.Signals, str], tuple[Pa
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the workers by /proc")
-@pytest.mark.parametrize(
-    ("sent", "timeout"), [(signal.SIGKILL, "100"), (signal.SIGSTOP, "8")], ids=["killed", "hangs"]
-)
+@pytest.mark.parametrize(("sent", "timeout"), [(signal.SIGKILL, "100"), (signal.SIGSTOP, "8")], ids=["killed", "hangs"])
 def test_a_worker_that_dies_or_hangs_costs_only_time(
     undisturbed: Path, disturb: Callable[[signal.Signals, str], tuple[Path, str]], sent: signal.Signals, timeout: str
 ) -> None:
