@@ -439,3 +439,10 @@ def test_data_noise_shows_the_rate_and_the_table(cli: Cli, pictures: Path) -> No
     assert cli("data", "noise", "sine", "--noise.kind", "symmetric", "--noise.rate", "0.4").code == 2
     assert "--noise.kind" in cli("data", "noise", "folder", *where[:2]).problem()
     assert "from 0 to 1" in cli("data", "noise", "folder", *where[:4], "--noise.rate", "2").problem()
+
+
+def test_a_method_for_classes_and_curves_do_not_go_together(cli: Cli) -> None:
+    code, _, err = cli("train", "prototypical", "sine", "--out", "anywhere")
+    assert code == 2
+    assert "use it on a data set of pictures" in err
+    assert "Traceback" not in err

@@ -75,8 +75,11 @@ def list_command(args: Sequence[str]) -> None:
 
 def train_command(args: Sequence[str]) -> None:
     method, rest = named(args, METHODS, "method", default="eigen-reptile")
-    data, rest = named(rest, DATASETS, "data set", default="sine")
-    default = TrainOptions(experiment=standard(DATASETS[data], METHODS[method]))
+    data, rest = named(rest, DATASETS, "data set", default="glyphs" if METHODS[method].classifies else "sine")
+    try:
+        default = TrainOptions(experiment=standard(DATASETS[data], METHODS[method]))
+    except ValueError as error:  # the two do not go together
+        raise UsageError(str(error)) from error
     about = (
         f"{TrainOptions.__doc__}\n\n"
         f"train METHOD DATASET: methods are {', '.join(METHODS)}; data sets are {', '.join(DATASETS)}. "

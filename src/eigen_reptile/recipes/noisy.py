@@ -24,8 +24,8 @@ RATES = (0.1, 0.2, 0.5)
 TASK = TaskConfig(way=5, shots=30)
 SMALL = CIFAR_SMALL._replace(steps=2000, seeds=(0,))
 RATES_UNDER_NOISE = Rates(0.002, 1.0)
-"""For all methods alike. Those that are best without noise are twice as large, and then half of wrong labels costs
-Eigen-Reptile, whose outer step was 2, more than Reptile: what is learnt from wrong labels is better learnt slowly."""
+"""For all methods alike. Those that are best without noise are twice as large, and did worse with half of the labels
+wrong (results/noisy-clean-rates)."""
 GAMMAS = (0.8, 1.2, 1.8, 2.7)
 """Thresholds of ISPL, in the loss of a guess, that short runs on validation tasks choose from."""
 

@@ -63,6 +63,7 @@ def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots
             [100 * test["ci95_tasks"][place] for _, test in tests],
             color=f"C{number}", linestyle=STYLES[number % len(STYLES)], marker="o", capsize=3, label=name,
         )  # fmt: skip
+    axes.set_xlim(left=-0.02)  # from no noise on, even if only one rate was run
     axes.set_title(f"{shots}-shot, {column}")
     _label(axes, "rate of wrong labels in training", "accuracy on test tasks, %")
     _save(figure, path)
@@ -72,11 +73,16 @@ def study_panels(panels: Sequence[Panel], path: Path) -> None:
     """The panels of a study side by side, two in a row."""
     rows = -(-len(panels) // 2)
     figure = _figure(10.0, 3.8 * rows)
-    for axes, panel in zip(figure.subplots(rows, 2, squeeze=False).flat, panels, strict=False):
+    places = figure.subplots(rows, 2, squeeze=False).flatten()
+    for unused in places[len(panels) :]:
+        unused.set_axis_off()
+    for axes, panel in zip(places, panels, strict=False):
         for number, (name, x, y, half) in enumerate(panel.lines):
             axes.errorbar(x, y, half, color=f"C{number}", marker="o", capsize=3, label=name)
         if panel.logarithmic:
             axes.set_xscale("log")
+            axes.set_xticks(panel.lines[0].x, [f"{x:g}" for x in panel.lines[0].x])
+            axes.set_xticks([], minor=True)
         axes.set_title(panel.title)
         _label(axes, panel.x, panel.y)
     _save(figure, path)
