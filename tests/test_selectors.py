@@ -55,8 +55,9 @@ def selected(selector: Selector, tasks: Tasks, seed: int, step: int = 0, inner: 
 
 
 @pytest.mark.parametrize("wrong", [0.1, 0.2])
-def test_wrong_labels_are_found(wrong: float) -> None:
-    stats = [selected(Ispl(), clusters(wrong, seed), seed).stats for seed in range(10)]
+@pytest.mark.parametrize("inner", [INNER, replace(INNER, lr=0.05), replace(INNER, optimizer="adam", lr=0.01)], ids=str)
+def test_wrong_labels_are_found(inner: InnerConfig, wrong: float) -> None:
+    stats = [selected(Ispl(), clusters(wrong, seed), seed, inner=inner).stats for seed in range(10)]
     kept, told_wrong, found = (sum(float(s[name]) for s in stats) for name in ("kept", "wrong", "wrong_discarded"))
     assert found / (10 - kept) > 0.9
     assert found / told_wrong > 0.8

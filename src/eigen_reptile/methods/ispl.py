@@ -27,7 +27,7 @@ class Ispl(Selector):
 
     priors: int = 2
     """Prior models (Q)."""
-    extra_steps: int = 0
+    extra_steps: int = 5
     """Steps that each prior takes beyond those of the inner loop."""
     prior_batches: int = 0
     """Mini-batches of samples that are set aside to fit the priors to. With 0 they are fitted to the candidates, each
@@ -66,13 +66,12 @@ class Ispl(Selector):
     @staticmethod
     def paper() -> "Ispl":
         """Gamma from 10, 0.6 less after every 1,000 iterations, down to the loss of a guess among five."""
-        return Ispl(extra_steps=5, prior_batches=3, gamma=10.0, unit="nats", decay=0.6, floor=math.log(5))
+        return Ispl(prior_batches=3, gamma=10.0, unit="nats", decay=0.6, floor=math.log(5))
 
     @staticmethod
     def authors_bytecode() -> "Ispl":
         """As the authors' compiled program does it: the easiest of the candidates, easiest first."""
         return Ispl(
-            extra_steps=5,
             prior_batches=3,
             sharing="shared",
             gamma=9.5,
