@@ -18,7 +18,8 @@ test: .venv/installed-dev
 
 # Tables, figures and verdicts in docs/ and README.md, from the committed files of results and benchmarks.
 docs: .venv/installed
-	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md --benchmarks benchmarks
+	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md docs/methods.md \
+		--benchmarks benchmarks
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

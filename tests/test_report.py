@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from eigen_reptile import methods
+from eigen_reptile.bench import Figures
+from eigen_reptile.bench.turns import race_columns
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import ImageBank
 from eigen_reptile.evaluate import EvalConfig
@@ -183,12 +186,13 @@ def test_a_folder_without_results_or_with_broken_ones_is_refused(tmp_path: Path)
 
 def test_the_documents_are_those_of_the_committed_results(tmp_path: Path) -> None:
     copies = []
-    for name in ("README.md", "docs/algorithm.md"):
+    inserted = ("README.md", "docs/algorithm.md", "docs/methods.md")
+    for name in inserted:
         copies.append(tmp_path / Path(name).name)
         copies[-1].write_text((ROOT / name).read_text())
-    write_report(ROOT / "results", tmp_path, copies)
+    write_report(ROOT / "results", tmp_path, copies, ROOT / "benchmarks")
     write_performance(ROOT / "benchmarks", tmp_path)
-    for name in ("README.md", "docs/algorithm.md", "docs/claims.md", "docs/results.md", "docs/performance.md"):
+    for name in (*inserted, "docs/claims.md", "docs/results.md", "docs/performance.md"):
         assert (tmp_path / Path(name).name).read_text() == (ROOT / name).read_text(), f"{name}: run make docs"
 
 
@@ -351,6 +355,39 @@ def test_the_plateau_is_drawn(pictures: Path, tmp_path: Path) -> None:
     write_report(tmp_path, tmp_path / "out", [])
     assert "| holds here, within 2 points over the tasks |" in (tmp_path / "out" / "claims.md").read_text()
     assert (tmp_path / "out" / "figures" / "inner-steps-steps.png").stat().st_size > 0
+
+
+def test_accuracy_is_drawn_against_time_where_methods_had_different_numbers_of_iterations(
+    pictures: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(pictures, tmp_path / "same")
+    write_report(tmp_path / "same", tmp_path / "out", [])
+    assert not (tmp_path / "out" / "figures" / "shapes-time.png").exists()
+    file = tmp_path / "same" / "shapes" / "reptile" / "result.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"steps": 3}))
+    write_report(tmp_path / "same", tmp_path / "out", [])
+    assert (tmp_path / "out" / "figures" / "shapes-time.png").stat().st_size > 0
+
+
+def test_every_method_has_a_row_with_its_file_its_cost_and_what_it_does_here(pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(pictures / "shapes", tmp_path / "results" / "all-methods")
+    columns = race_columns(("reptile",))
+    found: list[list[str | float]] = [["maml", "maml", 1.0, 1.0, 1.0, 0.4], ["reptile", "reptile", 2.5, 2.5, 2.5, 1.0]]
+    (tmp_path / "methods.json").write_text(json.dumps(Figures("Methods", "", columns, found, 1, {})._asdict()))
+    page = tmp_path / "methods.md"
+    page.write_text("<!-- report:methods -->\n<!-- end -->\n")
+    write_report(tmp_path / "results", tmp_path / "out", [page], tmp_path)
+    table = rows(page.read_text())
+    heading = table.pop("name")
+    del table["---"]
+    assert set(table) == {f"`{name}`" for name in METHODS}
+    for row in table.values():
+        assert (Path(methods.__path__[0]) / row[heading.index("file")].strip("`")).exists()
+    costs = {name: row[heading.index("cost")] for name, row in table.items() if row[heading.index("cost")]}
+    assert costs == {"`maml`": "2.50", "`reptile`": "1.00"}
+    means = [100 * test["mean"][1] for test in saved(pictures / "shapes" / "reptile")["test"]]
+    assert table["`reptile`"][heading.index("CIFAR-FS here")] == f"{means[0]:.2f} / {means[1]:.2f}"
+    assert table["`reptile`"][heading.index("Omniglot here")] == ""
 
 
 def test_a_plateau_of_runs_that_all_diverge_is_not_decided(pictures: Path, tmp_path: Path) -> None:

@@ -106,12 +106,12 @@ def final_bits(folder: Path) -> dict[str, bytes]:
 def result(folder: Path) -> dict[str, Any]:
     """What a run found, without where and how fast."""
     found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return {key: value for key, value in found.items() if key not in ("environment", "seconds")}
+    return {key: value for key, value in found.items() if not key.endswith(("environment", "seconds"))}
 
 
 def learning_curve(folder: Path) -> list[dict[str, Any]]:
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "validation"]
+    return [line | {"seconds": None} for line in lines if line["kind"] == "validation"]
 
 
 def assert_same_outcome(continued: Path, uninterrupted: Path) -> None:

@@ -1,6 +1,7 @@
 """Training on pictures: the best checkpoint, early stopping, what is tested, and memory."""
 
 import gc
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,6 +141,23 @@ def test_patience_stops_where_it_should_also_after_an_interruption(tmp_path: Pat
     assert (folder / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
     for key in ("steps", "lanes", "history", "choice", "test"):
         assert continued[key] == stopped[key]
+
+
+def test_the_time_of_training_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    with pytest.raises(Interrupted):
+        run_experiment(SMALL, folder, interrupt_at(10, folder), checkpoint_every=5)
+    metrics = folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert lines[-1]["step"] == 8
+    lines[-1]["seconds"] = 1000.0  # as if it had taken so long
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    seconds = run_experiment(SMALL, folder)["training_seconds"]
+    assert len(seconds) == len(range(0, 21, 4))
+    assert seconds == sorted(seconds)
+    assert seconds[0] == 0
+    assert seconds[1] < 1000 == seconds[2]
+    assert seconds[3] > 1000
 
 
 class Untouchable(Bank):

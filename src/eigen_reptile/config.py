@@ -121,11 +121,12 @@ class Experiment:
         return tuple(Lane(lr, seed) for lr in self.meta.lr for seed in self.seeds)
 
 
-def standard(data: Dataset, method: Method) -> Experiment:
+def standard(data: Dataset, method: Method, filters: int | None = None) -> Experiment:
     """The settings to begin with on a data set: the paper's, but for pictures in a size that a laptop can do.
 
     What differs from section 5.2 is the number of iterations (there 100,000), the inner rate (there 0.0005, which
-    suits long runs) and the number of tasks in the evaluation.
+    suits long runs) and the number of tasks in the evaluation. The network is as wide as suits the method, unless
+    its filters are given.
     """
     if not data.classifies:
         curves = Experiment(method=method, data=data)
@@ -133,11 +134,11 @@ def standard(data: Dataset, method: Method) -> Experiment:
         meta = MetaConfig(lr=(1e-3,), final_lr=1e-3, optimizer="adam") if method.wants_queries else curves.meta
         return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
     way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
-    shots, model, meta = 15, Conv4(), MetaConfig(steps=3000, batch=5, keep="best")
+    shots, model, meta = 15, Conv4(filters or Conv4.filters), MetaConfig(steps=3000, batch=5, keep="best")
     after, batch = 50, 15
     if own := method.suggests:
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
-        shots, model = own.shots, Conv4(own.filters, own.head, own.layers)
+        shots, model = own.shots, Conv4(filters or own.filters, own.head, own.layers)
         rate = own.outer_lr
         meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=rate, optimizer="adam", clip=own.clip)
         after, batch = own.after, WHOLE

@@ -134,6 +134,8 @@ def conclude(
             "step": [line["step"] for line in metrics if line["kind"] == "validation"],
             "score": [line["scores"] for line in metrics if line["kind"] == "validation"],
         },
+        # Without validation; at each point of the history, but not in it: what is in it does not depend on the machine.
+        "training_seconds": [line.get("seconds") for line in metrics if line["kind"] == "validation"],
         # Once more the summary, for ratios of means instead of means of ratios.
         "training": exp.method.summary(_means([line for line in metrics if line["kind"] == "train"])),
         "pictures": [line for line in metrics if line["kind"] == "picture"],
@@ -269,7 +271,9 @@ def _mean_score(scores: np.ndarray, diverged_at: torch.Tensor) -> float | None:
 
 def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """What was logged while training, on average over the lines that have it; but for the speed, which is chance."""
-    names = dict.fromkeys(name for line in lines for name in line if not name.endswith(("kind", "step", "per_second")))
+    names = dict.fromkeys(
+        name for line in lines for name in line if not name.endswith(("kind", "step", "second", "seconds"))
+    )
     return {name: float(f"{np.mean([line[name] for line in lines if name in line]):.4g}") for name in names}
 
 

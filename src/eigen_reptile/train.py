@@ -43,23 +43,27 @@ def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> T
     if (checkpoint := run.load_checkpoint()) is not None:
         state = state.restored(checkpoint.step, checkpoint.tensors)
     state = state.as_lead(stage.workers)
+    seconds = 0.0
     if state.step == 0:
         run.start_metrics(-1)
-        state, _ = _observe(stage, run, state)
+        state, _ = _observe(stage, run, state, seconds)
     else:
         run.start_metrics(state.step)
         log.info("continuing after iteration %d", state.step)
+        seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
 
     started, first = time.monotonic(), state.step
     saved = started
     while not finished(exp, state):
+        began = time.monotonic()
         state, proposal = iterate(stage, propose, state)
-        state, metrics = _observe(stage, run, state)
+        seconds += _since(began)
+        state, metrics = _observe(stage, run, state, seconds)
         last = finished(exp, state)
         if state.step % LOG_EVERY == 0 or last:
             rates = _rates(exp, (state.step - first) / _since(started))
             summary = _summary(exp, proposal, state) | rates
-            run.log("train", state.step, summary)
+            run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
             metrics |= summary
         if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
             run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
@@ -162,8 +166,11 @@ def maybe_compiled(exp: Experiment) -> Propose:
     return with_fallback
 
 
-def _observe(stage: Stage, run: RunLog, state: TrainState) -> tuple[TrainState, dict[str, float]]:
-    """Log the learning curve and the figure's curves where they are due, and note which step was the best."""
+def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:
+    """Log the learning curve and the figure's curves where they are due, and note which step was the best.
+
+    Training has taken so many seconds by now, without what is spent here.
+    """
     exp = stage.exp
     config = exp.evaluation
     start = Start(state.theta, state.memory, exp.inner, exp.method)
@@ -176,7 +183,7 @@ def _observe(stage: Stage, run: RunLog, state: TrainState) -> tuple[TrainState, 
         if alive.size and np.isfinite(alive).all():
             mean, half = interval95(alive.mean(0))
             metrics = {"score": mean} | ({"ci95": half} if math.isfinite(half) else {})
-        run.log("validation", state.step, {**metrics, "scores": lanes})
+        run.log("validation", state.step, {**metrics, "scores": lanes, "seconds": round(seconds, 2)})
     if state.step in config.pictures and not exp.data.classifies:
         curves = fit_one(stage.learner, stage.banks.validation, start, config, stage.validation)
         fit = {name: part.round(4).tolist() for name, part in curves._asdict().items()}

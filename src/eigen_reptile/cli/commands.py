@@ -143,7 +143,7 @@ def _theory(args: Sequence[str]) -> None:
 def report_command(args: Sequence[str]) -> None:
     options = parse(ReportOptions, args, "report")
     out = options.out or options.results / "report"
-    written = write_report(options.results, out, options.insert)
+    written = write_report(options.results, out, options.insert, options.benchmarks)
     if options.benchmarks is not None:
         written += write_performance(options.benchmarks, out)
     if options.output.json:

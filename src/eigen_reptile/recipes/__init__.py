@@ -1,5 +1,6 @@
 """Recipes: one file per table or figure of the paper, each from cell name to experiment."""
 
+from eigen_reptile.recipes.all_methods import ALL_METHODS, ALL_METHODS_OMNIGLOT
 from eigen_reptile.recipes.cifar_fs import CIFAR_FS
 from eigen_reptile.recipes.human_noise import HUMAN_NOISE
 from eigen_reptile.recipes.inner_steps import INNER_STEPS
@@ -17,6 +18,8 @@ RECIPES: dict[str, Recipe] = {
     "inner-steps": INNER_STEPS,
     "noisy": NOISY,
     "human-noise": HUMAN_NOISE,
+    "all-methods": ALL_METHODS,
+    "all-methods-omniglot": ALL_METHODS_OMNIGLOT,
 }
 
 __all__ = ["RECIPES", "Published", "Recipe", "Scale"]

@@ -57,6 +57,18 @@ def full(experiment: Experiment) -> Experiment:
     )
 
 
+def in_full(experiment: Experiment) -> Experiment:
+    """The paper's protocol for Reptile, Eigen-Reptile and what is built on them.
+
+    The others keep their settings, for as many iterations as most of their authors had.
+    """
+    longer, own = full(experiment), experiment.evaluation
+    if experiment.method.suggests is None:
+        return longer
+    evaluation = replace(longer.evaluation.by_field(), after=own.after, batch=own.batch)
+    return replace(longer, inner=experiment.inner, meta=replace(experiment.meta, steps=60_000), evaluation=evaluation)
+
+
 def cells_of(data: Dataset, small: Small, scale: Scale) -> dict[str, Experiment]:
     """Reptile and both forms of Eigen-Reptile on a data set, at one of the scales."""
     return scaled({name: standard(data, METHODS[name]) for name in PAIR}, small, scale)
@@ -90,6 +102,11 @@ def shrunk(experiment: Experiment, small: Small, rates: Rates) -> Experiment:
         ),
         seeds=small.seeds,
     )
+
+
+def untuned(experiment: Experiment, small: Small) -> Experiment:
+    """The same with the rates that the experiment has."""
+    return shrunk(experiment, small, Rates(experiment.inner.lr, experiment.meta.lr[0]))
 
 
 def tuning(experiment: Experiment, steps: int, inner_rate: float, outer_steps: tuple[float, ...]) -> Experiment:

@@ -8,21 +8,28 @@ from jinja2 import Environment
 
 from eigen_reptile.files import RunError, write_atomically
 from eigen_reptile.report.collect import collect
+from eigen_reptile.report.methods import costs, methods_table
 from eigen_reptile.report.sections import Section, make_sections
 from eigen_reptile.report.theory import read_studies
 
 
-def write_report(results: Path, out: Path, insert: Sequence[Path]) -> list[Path]:
-    """Write the report on all results below a folder; returns the files written."""
+def write_report(results: Path, out: Path, insert: Sequence[Path], benchmarks: Path | None = None) -> list[Path]:
+    """Write the report on all results below a folder; returns the files written.
+
+    The benchmarks say what each method costs.
+    """
     studies = read_studies(results)
-    sections = make_sections(collect(results, needed=not studies), studies, out / "figures")
+    groups = collect(results, needed=not studies)
+    sections = make_sections(groups, studies, out / "figures")
+    table = methods_table(groups, costs(benchmarks) if benchmarks else {})
+    inserted = [*sections, Section("methods", "Every method", "", table)]
     page, text, verdicts = out / "report.html", out / "results.md", out / "claims.md"
     template = Environment(autoescape=True).from_string(files(__package__).joinpath("page.html").read_text("utf-8"))
     write_atomically(page, template.render(sections=sections).encode())
     write_atomically(text, _results_markdown(sections, out).encode())
     write_atomically(verdicts, _claims_markdown(sections).encode())
     for file in insert:
-        write_atomically(file, _renewed(file, sections).encode())
+        write_atomically(file, _renewed(file, inserted).encode())
     drawn = [section.figure for section in sections if section.figure]
     return [page, text, verdicts, *drawn, *insert]
 

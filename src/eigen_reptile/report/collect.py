@@ -58,6 +58,12 @@ class Cell:
         scores = [[line[lane] for lane in self.chosen] for line in history["score"]]
         return np.array(history["step"]), np.array(scores, dtype=float)
 
+    @property
+    def training_seconds(self) -> list[float] | None:
+        """How long training had taken at each point of the learning curve; None where that was not kept."""
+        seconds: list[float | None] = self.result.get("training_seconds", [None])
+        return None if None in seconds else [second for second in seconds if second is not None]
+
     def initial_spread(self) -> np.ndarray:
         """Standard deviation over x of each seed's curve before any inner step, after the last pictured iteration."""
         return np.array([np.std(curves[0]) for curves in self.result["pictures"][-1]["curves"]])

@@ -49,6 +49,20 @@ def learning_curves(group: Group, path: Path) -> None:
     _save(figure, path)
 
 
+def accuracy_over_time(cells: Sequence[Cell], path: Path) -> None:
+    """Validation accuracy against the seconds of training, one line for each cell, the best at its end first."""
+    figure = _figure(9.0, 6.0)
+    axes = figure.subplots()
+    ranked = sorted(cells, key=lambda cell: cell.learning_curve()[1][-1].mean(), reverse=True)
+    for number, cell in enumerate(ranked):
+        _, scores = cell.learning_curve()
+        colour, style = f"C{number % 10}", ("-", "--", ":")[number // 10 % 3]
+        axes.plot(cell.training_seconds or [], 100 * scores.mean(1), color=colour, ls=style, label=cell.name)
+    axes.set_title("Validation while training, mean over seeds")
+    _label(axes, "seconds of training", "accuracy, %")
+    _save(figure, path)
+
+
 def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots: int, column: str, path: Path) -> None:
     """Test accuracy against the rate of wrong labels, one line for each method, with 95 % intervals over tasks."""
     figure = _figure(7.0, 4.5)

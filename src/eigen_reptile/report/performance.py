@@ -11,7 +11,7 @@ from eigen_reptile.report.tables import markdown
 
 def write_performance(benchmarks: Path, out: Path) -> list[Path]:
     """Write `performance.md` about the benchmarks' files in a folder; returns the files written."""
-    found = {name: _read(file) for name in BENCHMARKS if (file := benchmarks / f"{name}.json").exists()}
+    found = {name: read_benchmark(file) for name in BENCHMARKS if (file := benchmarks / f"{name}.json").exists()}
     if not found:
         raise RunError(f"{benchmarks} has no file of a benchmark: make one with eigen-reptile bench NAME --out FILE")
     drawings = {name: out / "figures" / f"bench-{name}.png" for name in found if _drawn(found[name])}
@@ -43,7 +43,8 @@ def _drawn(measured: Figures) -> bool:
     return "per second" in measured.columns or "number" in measured.columns
 
 
-def _read(file: Path) -> Figures:
+def read_benchmark(file: Path) -> Figures:
+    """A benchmark's file; RunError if it is not one."""
     value = read_json(file)
     if not isinstance(value, dict) or set(value) != set(Figures._fields):
         raise RunError(f"{file} is not a benchmark's file of this version: make it anew")

@@ -102,7 +102,14 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         figures.learning_curves(group, figure)
         text = "Accuracy on validation tasks over the outer iterations."
         sections.append(Section(f"{group.name}-curve", f"{group.name}: accuracy while training", text, figure=figure))
-    if len({cell.experiment.inner.steps for cell in group.cells}) > 2:
+    timed = [cell for cell in group.converged if cell.training_seconds]
+    if len({cell.result["steps"] for cell in timed}) > 1:
+        figure = drawings / f"{group.name}-time.png"
+        figures.accuracy_over_time(timed, figure)
+        text = "Accuracy on validation tasks against the time that training has taken, without validation."
+        sections.append(Section(f"{group.name}-time", f"{group.name}: accuracy and time", text, figure=figure))
+    one_method = len({cell.experiment.method for cell in group.cells}) == 1
+    if one_method and len({cell.experiment.inner.steps for cell in group.cells}) > 2:
         figure = drawings / f"{group.name}-steps.png"
         by_steps = sorted((cell for cell in group.cells if cell.tests), key=lambda cell: cell.experiment.inner.steps)
         figures.accuracy_over_inner_steps(by_steps, figure)
