@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.evaluate import EvalConfig, Start
+from eigen_reptile.experiment import run_experiment
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import (
@@ -31,6 +33,7 @@ from eigen_reptile.stage import prepare, validate
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, TaskConfig, Tasks, each_task
 from eigen_reptile.train import iterate, training_data
+from interrupted import Interrupted, interrupt_at
 from pictures import Patterns
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
@@ -50,20 +53,35 @@ def direction_of(method: TrajectoryMethod, W: Tensor) -> Tensor:
     return method.moves(W).summed(nothing).over(W.shape[1]).direction
 
 
+def has_layers(method: Method) -> bool:
+    """Whether the network for pictures has layers for it."""
+    return method.suggests is not None and method.suggests.layers != "plain"
+
+
+def wants_pictures(method: Method) -> bool:
+    return method.classifies or has_layers(method)
+
+
 def problem(method: Method) -> Experiment:
-    """The sine wave, or pictures for those that only tell classes apart."""
-    if not method.classifies:
+    """The sine wave, or pictures for those that want them."""
+    if not wants_pictures(method):
         return standard(Sine(), method)
     task = TaskConfig(way=3, shots=3, queries=4 if method.wants_queries else 0)
-    # A learnt loss is steep to begin with, which takes smaller steps.
-    inner = InnerConfig(steps=3, batch=9, lr=0.1 if isinstance(method, Metal) else 0.5)
+    # A learnt loss is steep to begin with, which takes smaller steps; and so does noise.
+    lr = 0.1 if isinstance(method, Metal) else 0.2 if has_layers(method) else 0.5
+    inner = InnerConfig(steps=3, batch=9, lr=lr)
     evaluation = EvalConfig(tasks=30, shots=(3,), queries=4, after=(3,), pictures=())
-    model = Conv4(8, head=method.suggests is None or method.suggests.head)
+    model = Conv4(8, method.suggests.head, method.suggests.layers) if method.suggests else Conv4(8)
     return Experiment(method, Patterns(), model, task, inner=inner, evaluation=evaluation)
 
 
 def first_update(method: Method, change: slice | list[int] = slice(None), seeds: tuple[int, ...] = (0, 1)) -> Proposal:
     """The update of a fresh network on a meta-batch of four tasks, taken in the order asked for."""
+    return method.settled(first_proposal(method, change, seeds))
+
+
+def first_proposal(method: Method, change: slice | list[int], seeds: tuple[int, ...] = (0, 1)) -> Proposal:
+    """The same before the proposals of all workers are averaged."""
     exp = replace(problem(method), meta=MetaConfig(batch=4), seeds=seeds)
     stage = prepare(exp, silent, "cpu")
     state = TrainState.fresh(stage)
@@ -72,7 +90,7 @@ def first_update(method: Method, change: slice | list[int] = slice(None), seeds:
     inner, step = stage.exp.inner, torch.tensor(0)
     iteration = Iteration(stage.learner, state.theta, state.memory, tasks, batches, inner, step)
     with torch.no_grad():
-        return method.settled(method.propose(iteration))
+        return method.propose(iteration)
 
 
 @every_method
@@ -90,6 +108,34 @@ def test_shapes_and_determinism(method: Method) -> None:
 def test_the_order_of_tasks_does_not_matter(method: Method) -> None:
     update, reordered = first_update(method), first_update(method, [2, 0, 3, 1])
     torch.testing.assert_close(update.direction, reordered.direction, rtol=1e-4, atol=1e-6)
+
+
+@every_method
+def test_tasks_can_be_shared_out_between_workers(method: Method) -> None:
+    halves = first_proposal(method, [0, 1]).plus(first_proposal(method, [2, 3])).over(2)
+    torch.testing.assert_close(method.settled(halves).direction, first_update(method).direction, rtol=1e-4, atol=1e-6)
+
+
+@every_method
+def test_an_interrupted_run_ends_in_the_same_bits(method: Method, tmp_path: Path) -> None:
+    """With the network, the outer optimiser and the clipping that suit the method on pictures."""
+    begun = standard(Patterns(), method, filters=4)
+    exp = replace(
+        begun,
+        task=TaskConfig(way=3, shots=4, queries=3 if method.wants_queries else 0),
+        inner=replace(begun.inner, steps=2, batch=1),
+        meta=replace(begun.meta, steps=4, batch=2),
+        evaluation=replace(begun.evaluation, tasks=2, monitor_tasks=2, every=2, shots=(1,), queries=2, after=(2,)),
+    )
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    expected = run_experiment(exp, whole, checkpoint_every=2)
+    with pytest.raises(Interrupted):
+        run_experiment(exp, broken, interrupt_at(3, broken), checkpoint_every=2)
+    found = run_experiment(exp, broken, checkpoint_every=2)
+    last = "checkpoints/step-000000004.safetensors"
+    assert (broken / last).read_bytes() == (whole / last).read_bytes()
+    for part in ("lanes", "history", "choice", "test"):
+        assert found[part] == expected[part]
 
 
 @every_method
@@ -143,18 +189,18 @@ class Lines(Dataset):
 
 def easy(method: Method) -> Experiment:
     """Lines, or pictures, that a few iterations suffice for."""
-    lr = 5.0 if method == AverageGradients() else 0.5 if method.classifies else 1.0
+    lr = 5.0 if method == AverageGradients() else 0.5 if wants_pictures(method) else 1.0
     meta = MetaConfig(steps=40, batch=4, lr=(lr,), final_lr=lr)
     if method.wants_queries:
-        lr = 0.01 if method.classifies else 0.05
+        lr = 0.02 if has_layers(method) else 0.01 if method.classifies else 0.05
         meta = replace(meta, lr=(lr,), final_lr=lr, optimizer="adam")
     if isinstance(method, Gnn):  # it takes a while to find out what labels are for, the longer the larger it is
         method, meta = Gnn(width=16, edge=8, grown=8, layers=1), replace(meta, steps=100)
     exp = problem(method)
-    if not method.classifies:
+    if not wants_pictures(method):
         evaluation = replace(exp.evaluation, after=(1,), shots=(exp.task.shots,))
         exp = replace(standard(Lines(), method), model=Mlp((4,)), evaluation=evaluation)
-    return replace(exp, meta=meta, seeds=(0,) if method.classifies else (0, 1, 2))
+    return replace(exp, meta=meta, seeds=(0,) if wants_pictures(method) else (0, 1, 2))
 
 
 # Without the sign fix it learns only if the eigen-solver happens to return the right sign.

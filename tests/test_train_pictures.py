@@ -22,6 +22,7 @@ from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import Best, TrainState
 from eigen_reptile.train import iterate, settle_machine
+from interrupted import Interrupted, interrupt_at
 from pictures import SMALL, Patterns
 
 
@@ -103,20 +104,6 @@ def test_lanes_on_pictures_go_where_they_would_go_alone() -> None:
         _, alone = by_hand(replace(together, meta=replace(together.meta, lr=(lane.lr,)), seeds=(lane.seed,)))
         torch.testing.assert_close(states[-1].theta[number], alone[-1].theta[0], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(states[-1].memory.square[number], alone[-1].memory.square[0], rtol=1e-3, atol=1e-9)
-
-
-class Interrupted(Exception):
-    pass
-
-
-def interrupt_at(step: int, folder: Path) -> Announce:
-    """Breaks the training off when it reports this step."""
-
-    def report(done: int, numbers: Mapping[str, float]) -> None:
-        if done == step:
-            raise Interrupted
-
-    return lambda name, total: report if name == folder.name else silent(name, total)
 
 
 def test_patience_stops_where_it_should_also_after_an_interruption(tmp_path: Path) -> None:
