@@ -17,6 +17,7 @@ from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import Announce, Report, silent
+from eigen_reptile.recipes import RECIPES, Recipe
 
 SMALL = Experiment(
     method=METHODS["reptile"],
@@ -85,8 +86,12 @@ def test_workers_and_jobs_are_not_mixed(more: str, tmp_path: Path, capsys: pytes
     assert "use either --workers" in capsys.readouterr().err
 
 
-def test_a_recipe_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_runs_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = Recipe("", lambda scale: {job.name: job.experiment for job in jobs_in(tmp_path)})
+    monkeypatch.setitem(RECIPES, "small", small)
     cells = ["reptile", "average-weights"]
-    words = f"run sine --out {tmp_path} --steps 2 --seeds 0 --jobs 2 --json --only {' '.join(cells)}"
+    words = f"run small --out {tmp_path} --steps 2 --seeds 0 --jobs 2 --json --only {' '.join(cells)}"
     assert run(words.split()) == 0
     assert list(json.loads(capsys.readouterr().out)["results"]) == cells
