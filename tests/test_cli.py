@@ -394,7 +394,9 @@ def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypa
 
     def standard_but_small(data: Dataset, method: Method) -> Experiment:
         experiment = standard(data, method)
-        return replace(experiment, model=Conv4(filters=4), evaluation=replace(experiment.evaluation, after=(4,)))
+        return replace(
+            experiment, model=Conv4(filters=4), evaluation=replace(experiment.evaluation, after=(4,), queries=1)
+        )
 
     monkeypatch.setitem(DATASETS, "glyphs", Patterns(test_pictures=4))
     monkeypatch.setattr(commands, "standard", standard_but_small)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,33 +17,40 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from eigen_reptile.cli.options import Output, Work
-from eigen_reptile.cli.work import carry_out
-from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.cli import run
+from eigen_reptile.config import Experiment
 from eigen_reptile.distributed import ALONE, Workers
-from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.files import RunError
-from eigen_reptile.jobs import Job
 from eigen_reptile.learner import Mlp
-from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 
-STEPS = 50
 PATIENCE = 240
 """Seconds; the machine may be busy with other things."""
+TIMEOUT = 8
+"""Seconds after which a worker that says nothing counts as lost; longer than one waits for another at the start."""
 
 
-def experiment(steps: int) -> Experiment:
-    return Experiment(
-        method=METHODS["eigen-reptile"],
-        model=Mlp((8,)),
-        meta=MetaConfig(steps=steps, batch=5, lr=(0.5,)),
-        evaluation=EvalConfig(tasks=7, monitor_tasks=3, every=25, pictures=()),
-        seeds=(0, 1),
-        compile="off",
-        precision="float64",
-    )
+def words(out: Path, workers: int) -> list[str]:
+    """A run that takes some seconds, with checkpoints on the way."""
+    settings = "--meta.steps 120 --meta.batch 3 --meta.lr 0.5 --model.hidden 8 --seeds 0 1 --checkpoint-every 10"
+    evaluation = "--evaluation.tasks 7 --evaluation.monitor-tasks 3 --evaluation.every 60 --evaluation.after 0 4"
+    exactly = f"--compile off --precision float64 --workers {workers} --out {out}"
+    return f"train eigen-reptile sine {settings} {evaluation} {exactly}".split()
+
+
+def command(out: Path, *more: str) -> list[str]:
+    """That run by two workers, in a process of its own."""
+    return [sys.executable, "-m", "eigen_reptile", *words(out, 2), *more]
+
+
+def starts(folder: Path) -> int:
+    """How often work on the run began."""
+    file = folder / "environment.json"
+    return len(json.loads(file.read_text())) if file.exists() else 0
+
+
+def newest_step(folder: Path) -> int:
+    return max((int(file.stem.removeprefix("step-")) for file in folder.glob("checkpoints/*.json")), default=0)
 
 
 def end_of(folder: Path) -> dict[str, Tensor]:
@@ -50,11 +58,20 @@ def end_of(folder: Path) -> dict[str, Tensor]:
     return load_file(max((folder / "checkpoints").glob("*.safetensors")))
 
 
+def finished(out: Path, workers: int) -> Path:
+    assert run([*words(out, workers), "--quiet"]) == 0
+    return out
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("alone") / "run"
-    assert not carry_out([Job("alone", experiment(STEPS), folder)], Work(), Output(quiet=True)).failed
-    return folder
+    return finished(tmp_path_factory.mktemp("alone") / "run", 1)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run by two workers."""
+    return finished(tmp_path_factory.mktemp("undisturbed") / "run", 2)
 
 
 def check_same(folder: Path, other: Path) -> None:
@@ -67,31 +84,21 @@ def check_same(folder: Path, other: Path) -> None:
         assert results[0][part] == results[1][part]
 
 
-@pytest.mark.parametrize("workers", [2, 3, 5])
-def test_any_number_of_workers_goes_the_same_way(alone: Path, tmp_path: Path, workers: int) -> None:
-    job = Job("together", experiment(STEPS), tmp_path / "run")
-    outcome = carry_out([job], Work(workers=workers), Output(quiet=True))
-    assert not outcome.failed
-    check_same(job.folder, alone)
-    assert outcome.results["together"]["environment"]["workers"] == workers
-    (start,) = json.loads((job.folder / "environment.json").read_text())  # one worker has written
-    assert start["workers"] == workers
+def check_one_has_written(folder: Path, workers: int) -> None:
+    (start,) = json.loads((folder / "environment.json").read_text())
+    result = json.loads((folder / "result.json").read_text())
+    assert start["workers"] == result["environment"]["workers"] == workers
 
 
-def command(out: Path, *more: str) -> list[str]:
-    """A run of two workers that takes some seconds, with checkpoints on the way."""
-    settings = (
-        f"--meta.steps 200 --meta.batch 4 --evaluation.every 100 --evaluation.tasks 5 --model.hidden 8 --out {out}"
-    )
-    words = f"train eigen-reptile sine {settings} --compile off --precision float64 --checkpoint-every 20 --workers 2"
-    return [sys.executable, "-m", "eigen_reptile", *words.split(), *more]
+def test_two_workers_of_unequal_shares_go_the_same_way_as_one(alone: Path, undisturbed: Path) -> None:
+    check_same(undisturbed, alone)
+    check_one_has_written(undisturbed, 2)
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    subprocess.run(command(folder, "--quiet"), check=True, timeout=PATIENCE)
-    return folder
+def test_a_worker_for_each_task_goes_the_same_way_as_one(alone: Path, tmp_path: Path) -> None:
+    folder = finished(tmp_path / "run", 3)
+    check_same(folder, alone)
+    check_one_has_written(folder, 3)
 
 
 def children(parent: int) -> list[int]:
@@ -115,34 +122,45 @@ def until(ready: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def wake_when_told_to_end(pid: int) -> None:
+    """End the hanging of a stopped worker once it was sent SIGTERM; torch would wait 30 seconds before it kills it."""
+
+    def told() -> int:
+        (pending,) = re.findall(r"ShdPnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+        return int(pending, 16) >> (signal.SIGTERM - 1) & 1
+
+    until(told)
+    os.kill(pid, signal.SIGCONT)
+
+
 @pytest.fixture
-def disturb(tmp_path: Path) -> Iterator[Callable[[signal.Signals, str], tuple[Path, str]]]:
-    """Start a run, send a signal to its second worker after the first checkpoint, and wait for the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def act(sent: signal.Signals, timeout: str) -> tuple[Path, str]:
-        out = tmp_path / "run"
-        process = subprocess.Popen(command(out, "--timeout", timeout), stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        until(lambda: list(out.glob("checkpoints/*.json")) or process.poll() is not None)
-        os.kill(workers_of(process.pid)[-1], sent)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, err
-        return out, err
-
-    yield act
-    for process in started:
-        process.kill()
+def started(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command(tmp_path / "run", "--timeout", str(TIMEOUT)), stderr=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the workers by /proc")
-@pytest.mark.parametrize(("sent", "timeout"), [(signal.SIGKILL, "100"), (signal.SIGSTOP, "8")], ids=["killed", "hangs"])
-def test_a_worker_that_dies_or_hangs_costs_only_time(
-    undisturbed: Path, disturb: Callable[[signal.Signals, str], tuple[Path, str]], sent: signal.Signals, timeout: str
+def test_workers_that_die_or_hang_cost_only_time(
+    undisturbed: Path, tmp_path: Path, started: subprocess.Popen[str]
 ) -> None:
-    out, err = disturb(sent, timeout)
-    assert "started again" in err
-    assert len(json.loads((out / "environment.json").read_text())) == 2
+    out = tmp_path / "run"
+
+    def second_worker(start: int) -> int:
+        """That of the first, second, ... start, once the run has got further in it."""
+        until(lambda: starts(out) == start or started.poll() is not None)
+        before = newest_step(out)
+        until(lambda: newest_step(out) > before or started.poll() is not None)
+        return workers_of(started.pid)[-1]
+
+    os.kill(second_worker(1), signal.SIGKILL)
+    hanging = second_worker(2)
+    os.kill(hanging, signal.SIGSTOP)
+    wake_when_told_to_end(hanging)
+    _, err = started.communicate(timeout=PATIENCE)
+    assert started.returncode == 0, err
+    assert err.count("started again") == 2
+    assert starts(out) == 3
     ours, theirs = end_of(out), end_of(undisturbed)
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
@@ -179,11 +197,11 @@ def test_two_hosts_go_the_same_way_as_one(undisturbed: Path, tmp_path: Path, hos
     processes = []
     for name, address in hosts.items():
         train = command(tmp_path / name, "--timeout", str(PATIENCE), "--quiet")[1:]
-        words = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", *launcher.split()]
+        launched = ["ip", "netns", "exec", name, sys.executable, "-m", "torch.distributed.run", *launcher.split()]
         # Both have the machine's one name, so that they must be told what they would find out by it.
-        words += ["--rdzv-conf", f"is_host={int(address == first)}", "--local-addr", address, *train]
+        launched += ["--rdzv-conf", f"is_host={int(address == first)}", "--local-addr", address, *train]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": name, "OMP_NUM_THREADS": "1"}
-        processes.append(subprocess.Popen(words, env=environment))
+        processes.append(subprocess.Popen(launched, env=environment))
     try:
         assert [process.wait(PATIENCE) for process in processes] == [0, 0]
     finally:
@@ -194,11 +212,10 @@ def test_two_hosts_go_the_same_way_as_one(undisturbed: Path, tmp_path: Path, hos
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
 
-def test_more_workers_than_tasks_are_refused(tmp_path: Path) -> None:
-    job = Job("too many", experiment(STEPS), tmp_path / "run")
-    with pytest.raises(RunError, match=r"6 workers cannot share the 5 tasks .* --workers 5"):
-        carry_out([job], Work(workers=6), Output(quiet=True))
-    assert not job.folder.exists()
+def test_more_workers_than_tasks_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words(tmp_path / "run", 4)) == 1
+    assert re.search(r"4 workers cannot share the 3 tasks .* --workers 3", capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_shares_of_all_workers_are_the_whole() -> None:
@@ -210,7 +227,7 @@ def test_the_shares_of_all_workers_are_the_whole() -> None:
 
 
 def test_a_process_by_itself_is_the_lead_of_none() -> None:
-    stage = prepare(experiment(1), silent, "cpu")
+    stage = prepare(Experiment(model=Mlp((8,))), silent, "cpu")
     assert stage.workers == ALONE
     assert ALONE.lead
     assert ALONE.told("words", stage.device) == "words"

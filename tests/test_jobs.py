@@ -17,6 +17,7 @@ from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
 from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import Announce, Report, silent
+from eigen_reptile.recipes import RECIPES, Recipe
 
 SMALL = Experiment(
     method=METHODS["reptile"],
@@ -29,7 +30,6 @@ ENGINES: dict[str, Callable[[list[Job], Announce], Outcome]] = {
     "processes": lambda jobs, announce: side_by_side(jobs, 2, announce),
     "ray": on_ray,
 }
-every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
 
 
 def jobs_in(folder: Path) -> list[Job]:
@@ -39,8 +39,8 @@ def jobs_in(folder: Path) -> list[Job]:
     ]
 
 
-@every_engine
-def test_many_at_once_give_what_each_gives_alone(
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES.keys())
+def test_many_at_once_give_what_each_gives_alone_also_if_one_fails(
     tmp_path: Path, engine: Callable[[list[Job], Announce], Outcome]
 ) -> None:
     told: dict[str, int] = {}
@@ -48,26 +48,19 @@ def test_many_at_once_give_what_each_gives_alone(
     def announce(name: str, total: int) -> Report:
         return lambda step, metrics: told.update({name: step})
 
-    outcome = engine(jobs_in(tmp_path / "together"), announce)
+    refused, *others = jobs_in(tmp_path / "together")
+    refused.folder.mkdir(parents=True)
+    (refused.folder / "letter.txt").write_text("not ours")
+    outcome = engine([refused, *others], announce)
+    assert "is not empty, but no run of ours" in str(outcome.failed.pop("reptile"))
     assert not outcome.failed
-    assert list(outcome.results) == ["reptile", "eigen-reptile", "average-weights"]
-    for job in jobs_in(tmp_path / "alone"):
+    assert list(outcome.results) == ["eigen-reptile", "average-weights"]
+    for job in jobs_in(tmp_path / "alone")[1:]:
         alone = job.run(silent)
         kept = json.loads((tmp_path / "together" / job.name / "result.json").read_text())
         for part in ("experiment", "lanes", "history", "test"):
             assert outcome.results[job.name][part] == kept[part] == alone[part]
         assert told[job.name] == 30
-
-
-@every_engine
-def test_a_job_that_fails_does_not_stop_the_others(
-    tmp_path: Path, engine: Callable[[list[Job], Announce], Outcome]
-) -> None:
-    (tmp_path / "reptile").mkdir()
-    (tmp_path / "reptile" / "letter.txt").write_text("not ours")
-    outcome = engine(jobs_in(tmp_path), silent)
-    assert list(outcome.results) == ["eigen-reptile", "average-weights"]
-    assert "is not empty, but no run of ours" in str(outcome.failed["reptile"])
 
 
 def test_a_process_that_dies_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -93,8 +86,12 @@ def test_workers_and_jobs_are_not_mixed(more: str, tmp_path: Path, capsys: pytes
     assert "use either --workers" in capsys.readouterr().err
 
 
-def test_a_recipe_runs_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_runs_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = Recipe("", lambda scale: {job.name: job.experiment for job in jobs_in(tmp_path)})
+    monkeypatch.setitem(RECIPES, "small", small)
     cells = ["reptile", "average-weights"]
-    words = f"run sine --out {tmp_path} --steps 2 --seeds 0 --jobs 2 --json --only {' '.join(cells)}"
+    words = f"run small --out {tmp_path} --steps 2 --seeds 0 --jobs 2 --json --only {' '.join(cells)}"
     assert run(words.split()) == 0
     assert list(json.loads(capsys.readouterr().out)["results"]) == cells

@@ -98,22 +98,27 @@ def test_bytes_are_numbers_from_0_to_1(batched: bool) -> None:
     closest(found, expected)
 
 
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_gradient_that_will_not_be_differentiated_is_the_one_that_will(dtype: torch.dtype) -> None:
-    """They are computed in different ways: in a network of the thread's own, and by a functional call."""
-    learner = Learner(lambda: Conv4(filters=3).build((2, 9, 7), 5), class_error)
+def test_a_gradient_that_will_not_be_differentiated_is_the_one_that_will(dtype: torch.dtype, batched: bool) -> None:
+    """They are computed in different ways: in a network of the thread's own or by autograd, and by torch.func."""
+    learner = Learner(lambda: Conv4(filters=3).build((2, 9, 7), 5), class_error, batched)
     theta, x, weight = (
         part.to(dtype)
         for part in (normal(S, B, learner.d), normal(S, B, SAMPLES, 2, 9, 7), normal(S, B, SAMPLES).abs())
     )
     y = labels(5)
     quick = learner.gradient(theta, x, y, weight)
+    with torch.no_grad():
+        quickest = learner.gradient(theta, x, y, weight)
     assert not quick.requires_grad
+    assert not quickest.requires_grad
     assert not learner.outputs(theta, x).requires_grad
     recorded = learner.gradient(theta.requires_grad_(), x, y, weight)
     assert recorded.requires_grad
-    assert quick.dtype == dtype
-    torch.testing.assert_close(quick, recorded.detach(), rtol=1e-4 if dtype == torch.float32 else 1e-10, atol=1e-5)
+    assert quick.dtype == quickest.dtype == dtype
+    for found in (quick, quickest):
+        torch.testing.assert_close(found, recorded.detach(), rtol=1e-4 if dtype == torch.float32 else 1e-10, atol=1e-5)
 
 
 def pooled_as_tensorflow(x: np.ndarray) -> np.ndarray:

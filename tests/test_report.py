@@ -23,9 +23,9 @@ from eigen_reptile.experiment import read_examples, run_experiment
 from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
-from eigen_reptile.report import write_report
 from eigen_reptile.report.claims import claims, mean_of_curve
 from eigen_reptile.report.collect import Cell, collect
+from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.performance import write_performance
 from pictures import SMALL as FEW
 

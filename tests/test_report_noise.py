@@ -10,10 +10,10 @@ from eigen_reptile.config import MetaConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.methods import METHODS
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.report import write_report
 from eigen_reptile.report.claims import claims
 from eigen_reptile.report.collect import Cell, collect
 from eigen_reptile.report.noise import judged, lines_over_rate, selection_table
+from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.verdicts import HOLDS, REVERSED, UNCLEAR, verdict
 from eigen_reptile.tasks import TaskConfig
 from pictures import SMALL

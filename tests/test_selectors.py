@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from typing import get_args
 
 import numpy as np
@@ -93,6 +94,7 @@ DATA: dict[str, tuple[Dataset, NoiseConfig]] = {
 }
 
 
+@cache
 def parameters_after(method: Method, problem: str, steps: int = 3) -> Tensor:
     data, noise = DATA[problem]
     exp = replace(standard(data, method), meta=MetaConfig(batch=2), noise=noise)

@@ -14,7 +14,7 @@ from eigen_reptile.direction import main_direction
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState, trajectory
 from eigen_reptile.progress import silent
-from eigen_reptile.report import write_report
+from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.theory import Found, about_theory, read_studies
 from eigen_reptile.report.verdicts import HOLDS, REVERSED, UNCLEAR
 from eigen_reptile.tasks import Batches

@@ -107,7 +107,8 @@ def test_lanes_on_pictures_go_where_they_would_go_alone() -> None:
 
 
 def test_patience_stops_where_it_should_also_after_an_interruption(tmp_path: Path) -> None:
-    patience, patient = 2, replace(SMALL, meta=replace(SMALL.meta, steps=40, patience=2))
+    patience, few = 2, replace(SMALL.evaluation, tasks=2, shots=(1,))
+    patient = replace(SMALL, meta=replace(SMALL.meta, steps=40, patience=patience), evaluation=few)
     impatient = replace(patient, meta=replace(patient.meta, patience=0))
     curve = np.array(run_experiment(impatient, tmp_path / "whole")["history"]["score"])
     best_so_far = np.array([curve[: point + 1].argmax(0) for point in range(len(curve))])

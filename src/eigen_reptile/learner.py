@@ -311,9 +311,13 @@ class Learner:
 
         The tasks do not touch each other, so the gradient of the sum of their losses holds them all.
         """
-        if self.batched:
+        if self.batched and (torch.is_grad_enabled() or torch.compiler.is_compiling()):
             gradient: Tensor = grad(lambda point: self.loss(point, x, y, weight).sum())(theta)
             return gradient
+        if self.batched:  # the same; but the first call of torch.func's takes seconds, to import the compiler
+            with torch.enable_grad():
+                point = theta.detach().requires_grad_()
+                return torch.autograd.grad(self.loss(point, x, y, weight).sum(), point)[0]
         # torch.func costs more here; and one task's graph at a time is all the memory that is needed, unless
         # this gradient is to be differentiated again.
         networks = zip(*(part.flatten(0, 1) for part in (theta, x, y, weight)), strict=True)

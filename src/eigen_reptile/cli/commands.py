@@ -45,10 +45,7 @@ from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.noise import class_names, realised
 from eigen_reptile.recipes import RECIPES
-from eigen_reptile.report import write_report
-from eigen_reptile.report.figures import transitions
 from eigen_reptile.report.paired import Paired, compare_runs
-from eigen_reptile.report.performance import write_performance
 from eigen_reptile.stage import found_device
 from eigen_reptile.theory import STUDIES, made
 
@@ -141,6 +138,10 @@ def _theory(args: Sequence[str]) -> None:
 
 
 def report_command(args: Sequence[str]) -> None:
+    # matplotlib takes as long to import as many a command to run: only those that draw wait for it.
+    from eigen_reptile.report.pages import write_report
+    from eigen_reptile.report.performance import write_performance
+
     options = parse(ReportOptions, args, "report")
     out = options.out or options.results / "report"
     written = write_report(options.results, out, options.insert, options.benchmarks)
@@ -173,6 +174,8 @@ def _finite(found: Paired) -> dict[str, float | None]:
 
 
 def data_command(args: Sequence[str]) -> None:
+    from eigen_reptile.report.figures import transitions
+
     _, rest = named(
         args, {"noise": "what label noise does"}, "view of the data", "noise" if asks_for_help(args) else None
     )
@@ -215,6 +218,8 @@ def bench_command(args: Sequence[str]) -> None:
 
 
 def quickstart_command(args: Sequence[str]) -> None:
+    from eigen_reptile.report.pages import write_report
+
     options = parse(QuickstartOptions, args, "quickstart")
     check_positive("--steps", options.steps)
     check_positive("--glyph-steps", options.glyph_steps)

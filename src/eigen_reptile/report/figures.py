@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy import stats
+from scipy.special import stdtrit
 
 from eigen_reptile.bench import Figures
 from eigen_reptile.files import write_atomically
@@ -266,7 +266,7 @@ def _show(axes: Axes, picture: np.ndarray) -> None:
 def _half_width(errors: np.ndarray) -> np.ndarray:
     """Half of the 95 % interval over the seeds, the columns."""
     seeds = errors.shape[1]
-    spread: np.ndarray = float(stats.t.ppf(0.975, seeds - 1)) * errors.std(1, ddof=1) / np.sqrt(seeds)
+    spread: np.ndarray = float(stdtrit(seeds - 1, 0.975)) * errors.std(1, ddof=1) / np.sqrt(seeds)
     return spread
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr
 
 from eigen_reptile.config import Experiment, to_json
 from eigen_reptile.data import Folder
@@ -43,7 +43,7 @@ def paired(first: np.ndarray, second: np.ndarray) -> Paired:
         p = math.nan  # a single pair decides nothing
     elif (error := float((first - second).std(ddof=1)) / math.sqrt(len(first))) > 0:
         # Not `ttest_rel`, which warns where differences are nearly the same.
-        p = 2 * float(stats.t.sf(abs(difference) / error, len(first) - 1))
+        p = 2 * float(stdtr(len(first) - 1, -abs(difference) / error))
     else:
         p = float(difference == 0)  # without spread there is no doubt
     return Paired(float(first.mean()), float(second.mean()), difference, half, p, len(first))
