@@ -23,8 +23,8 @@ from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.files import RunError
 from eigen_reptile.jobs import Job
-from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Mlp
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 

@@ -13,10 +13,11 @@ from eigen_reptile.config import Experiment
 from eigen_reptile.data import Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Conv4, Learner, Mlp, class_error
+from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import Domain, Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
 from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
 from eigen_reptile.methods.taml import inequality
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState

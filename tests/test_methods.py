@@ -12,7 +12,6 @@ from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.evaluate import EvalConfig, Start
 from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import (
     METHODS,
     AverageGradients,
@@ -26,6 +25,7 @@ from eigen_reptile.methods import (
     Reptile,
 )
 from eigen_reptile.methods.method import TrajectoryMethod
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare, validate
 from eigen_reptile.state import TrainState

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from eigen_reptile.config import from_json, standard, to_json
 from eigen_reptile.data import Glyphs, ImageBank
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS, Domain, Ecm, Gnn, Iteration, Method, MixtFsl, Robust
 from eigen_reptile.methods.gnn import networks
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from test_gradient_methods import SHOTS, WAY, gradient_of, iteration_of, meta_loss, pictures

@@ -11,12 +11,13 @@ from torch.nn.functional import batch_norm, conv2d, linear, max_pool2d, relu, so
 
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Glyphs, Sine
-from eigen_reptile.learner import Conv4, class_error
+from eigen_reptile.learner import class_error
 from eigen_reptile.methods import METHODS, Iteration, Maml, MetaDropout, Metal, Method, WarpMaml
 from eigen_reptile.methods.gradient import GradientMethod
 from eigen_reptile.methods.meta_dropout import noise_seeds
 from eigen_reptile.methods.metal import learnt_losses
 from eigen_reptile.methods.warp_maml import WARP_LOSS
+from eigen_reptile.models import Conv4
 from eigen_reptile.tasks import Batches, each_step
 from test_gradient_methods import SHOTS, WAY, gradient_of, iteration_of, pictures, waves
 

@@ -12,8 +12,8 @@ from cattrs.strategies import configure_tagged_union, include_subclasses
 from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Conv4, Mlp, Model
 from eigen_reptile.methods import EigenReptile, Method, Selector
+from eigen_reptile.models import Conv4, Mlp, Model
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.tasks import TaskConfig
 
