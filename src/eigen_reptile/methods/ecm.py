@@ -46,7 +46,7 @@ class Ecm(MetricMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, filters=64, head=False)
+        return Suggestion(filters=64, head=False)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The vectors of the training classes."""

@@ -43,7 +43,7 @@ class Gnn(MetricMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, filters=64, head=False)
+        return Suggestion(filters=64, head=False)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""

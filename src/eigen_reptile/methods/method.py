@@ -156,13 +156,16 @@ def along(moved: Float[Tensor, "S B d"]) -> Moves:
 
 
 class Suggestion(NamedTuple):
-    """Settings that suit a method on pictures, where they are not the paper's."""
+    """Settings that suit a method on pictures, where they are not the paper's.
 
-    steps: int
+    The first three are the inner loop's; a method without one leaves them as they are.
+    """
+
+    steps: int = 1
     """Inner steps on the whole support, by plain gradient descent."""
-    lr: float
+    lr: float = 1.0
     """Their rate, on the mean loss."""
-    after: int
+    after: int = 1
     """Steps in evaluation."""
     outer_lr: float = 1e-3
     """Of Adam."""

@@ -25,7 +25,7 @@ class MetricMethod(GradientMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, tasks=1, filters=64, head=False)
+        return Suggestion(tasks=1, filters=64, head=False)
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         tasks, learner = iteration.tasks, iteration.learner
