@@ -10,6 +10,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.method import Adaptation, Iteration, Proposal
 from eigen_reptile.methods.wrapped import Wrapped
+from eigen_reptile.tasks import Tasks
 
 
 @final
@@ -33,6 +34,11 @@ class Robust(Wrapped):
 
     def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
         return self.method.adapted(adaptation._replace(learner=self._robust(adaptation.learner)))
+
+    def answers(
+        self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
+    ) -> Shaped[Tensor, "S B q *out"]:
+        return self.method.answers(self._robust(learner), theta, tasks, x)
 
     def _robust(self, learner: Learner) -> Learner:
         return learner.with_loss(self.error)
