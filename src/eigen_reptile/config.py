@@ -187,8 +187,10 @@ def to_json(experiment: Experiment) -> dict[str, Any]:
     return cast(dict[str, Any], _listed(_converter().unstructure(experiment, Experiment)))
 
 
-def from_json(value: dict[str, Any]) -> Experiment:
-    """The experiment that `to_json` wrote; ValueError if it is not one."""
+def from_json(value: Any) -> Experiment:
+    """The experiment that `to_json` wrote, with defaults for settings that are missing; ValueError if it is not one."""
+    if not isinstance(value, dict):
+        raise ValueError(f"not a valid experiment: a {type(value).__name__} in place of named settings")
     try:
         return _converter().structure(value, Experiment)
     except cattrs.BaseValidationError as error:
