@@ -8,7 +8,7 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import Banks, Dataset, ImageBank
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Conv4
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import Announce
 from eigen_reptile.tasks import TaskConfig
 

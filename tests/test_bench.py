@@ -31,8 +31,9 @@ from eigen_reptile.bench.turns import Entry, race
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState
-from eigen_reptile.learner import Conv4, Learner, class_error
+from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import METHODS, Ispl, Iteration
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState

@@ -21,8 +21,8 @@ from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, Dataset
 from eigen_reptile.distributed import Workers
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import METHODS, Method
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.recipes import RECIPES, Recipe
 from pictures import Patterns
 

@@ -14,8 +14,8 @@ from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to
 from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Glyphs, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import MODELS, Conv4, Mlp, Model
 from eigen_reptile.methods import METHODS, EigenReptile, Method
+from eigen_reptile.models import MODELS, Conv4, Mlp, Model
 from eigen_reptile.progress import Announce
 from eigen_reptile.recipes import RECIPES, Scale
 from eigen_reptile.tasks import TaskConfig

@@ -20,7 +20,7 @@ from torch import Tensor
 from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment
 from eigen_reptile.distributed import ALONE, Workers
-from eigen_reptile.learner import Mlp
+from eigen_reptile.models import Mlp
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 

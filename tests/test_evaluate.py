@@ -25,8 +25,9 @@ from eigen_reptile.evaluate import (
     interval95,
 )
 from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Conv4, Learner, class_error
+from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import Reptile
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState

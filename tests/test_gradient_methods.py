@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from eigen_reptile.config import Experiment
 from eigen_reptile.data import Sine
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Conv4, Learner, Mlp, class_error
+from eigen_reptile.inner import InnerConfig
+from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import Domain, Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
 from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
 from eigen_reptile.methods.taml import inequality
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
@@ -114,7 +115,7 @@ def test_gradients_of_a_batched_network_too(name: str) -> None:
 def test_fomaml_is_the_gradient_where_adaptation_ended() -> None:
     iteration = iteration_of(pictures(Maml()))
     learner, tasks = iteration.learner, iteration.tasks
-    end, _ = Maml().adapted(learner, iteration.point, iteration.start, tasks, iteration.batches, iteration.inner)
+    end, _ = Maml().adapted(iteration.adaptation)
     ones = torch.ones(tasks.query_y.shape, dtype=torch.float64)
     expected = learner.gradient(end.detach(), tasks.query_x, tasks.query_y, ones).mean(1)[0]
     torch.testing.assert_close(gradient_of(Maml(order=1), iteration), expected)
@@ -139,14 +140,12 @@ def test_maml_is_that_of_higher() -> None:
 
 def test_anil_and_boil_change_what_they_say() -> None:
     iteration = iteration_of(pictures(Maml()))
-    learner, head = iteration.learner, iteration.learner.head
+    head = iteration.learner.head
     assert head == (3 * 1 + 1) * WAY
     changed = {}
     for adapts in ("all", "head", "body"):
         method = Maml(adapts=adapts)
-        end, _ = method.adapted(
-            learner, iteration.point, iteration.start, iteration.tasks, iteration.batches, iteration.inner
-        )
+        end, _ = method.adapted(iteration.adaptation)
         moved = (end - iteration.point).abs()[0, 0]
         changed[adapts] = (bool((moved[:-head] > 0).any()), bool((moved[-head:] > 0).any()))
     assert changed == {"all": (True, True), "head": (False, True), "body": (True, False)}
@@ -248,10 +247,10 @@ def test_a_robust_learner_is_used_in_training_and_adaptation() -> None:
     torch.testing.assert_close(
         gradient_of(robust, plain), gradient_of(Maml(), plain._replace(learner=learner)), rtol=0, atol=0
     )
-    arguments = (plain.point, InnerState.empty(plain.network), plain.tasks, plain.batches, plain.inner)
-    ours, theirs = robust.adapted(plain.learner, *arguments)[0], Maml().adapted(learner, *arguments)[0]
+    start = plain.adaptation
+    ours, theirs = robust.adapted(start)[0], Maml().adapted(start._replace(learner=learner))[0]
     assert torch.equal(ours, theirs)
-    assert not torch.equal(ours, Maml().adapted(plain.learner, *arguments)[0])
+    assert not torch.equal(ours, Maml().adapted(start)[0])
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
-from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Mlp
 from eigen_reptile.progress import Announce, Report, silent
 from eigen_reptile.recipes import RECIPES, Recipe
 

@@ -9,7 +9,7 @@ PACKAGE = ROOT / "src" / "eigen_reptile"
 LEVELS = [
     {"direction", "files", "progress", "streams", "threads"},
     {"runs"},
-    {"data", "distributed", "learner"},
+    {"data", "distributed", "learner", "models"},
     {"tasks"},
     {"inner", "noise"},
     {"methods"},
@@ -26,7 +26,7 @@ LEVELS = [
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 
-SETTINGS = {"config", "data", "evaluate", "learner", "methods", "noise", "tasks"}
+SETTINGS = {"config", "data", "evaluate", "methods", "models", "noise", "tasks"}
 """The rooms that hold settings, of which recipes are made."""
 
 CODE_IN_DATA = {"_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "pickle", "pickletools", "shelve"}

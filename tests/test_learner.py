@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eigen_reptile.learner import MODELS, Conv4, Learner, Mlp, Model, class_error, squared_error
+from eigen_reptile.learner import Learner, class_error, squared_error
+from eigen_reptile.models import MODELS, Conv4, Mlp, Model
 
 S, B, SAMPLES = 2, 3, 6
 

@@ -15,7 +15,6 @@ from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.evaluate import EvalConfig, Start
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Conv4, Mlp
 from eigen_reptile.methods import (
     METHODS,
     AverageGradients,
@@ -29,6 +28,7 @@ from eigen_reptile.methods import (
     Reptile,
 )
 from eigen_reptile.methods.method import TrajectoryMethod
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare, validate
 from eigen_reptile.state import TrainState

@@ -1,6 +1,8 @@
 """Methods that compare with the support: their answers and losses against slow loops, and their gradients."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,9 @@ from torch import Tensor
 
 from eigen_reptile.config import from_json, standard, to_json
 from eigen_reptile.data import Glyphs, ImageBank
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS, Domain, Ecm, Gnn, Iteration, Method, MixtFsl, Robust
 from eigen_reptile.methods.gnn import networks
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from test_gradient_methods import SHOTS, WAY, gradient_of, iteration_of, meta_loss, pictures
@@ -162,10 +164,23 @@ def test_the_loss_of_ecm_against_a_slow_loop(among: Any) -> None:
         assert float(found[0, task]) == pytest.approx(float(np.mean(losses)))
 
 
-def test_vectors_of_a_new_task_go_down_the_gradient() -> None:
-    method = Ecm(steps=3, rate=0.7)
+def generalised_cross_entropy(scores: Tensor, y: Tensor) -> Tensor:
+    p = scores.softmax(1)[torch.arange(len(y)), y]
+    return ((1 - p**0.4) / 0.4).mean()
+
+
+@pytest.mark.parametrize(
+    ("wrap", "loss"),
+    [(lambda ecm: ecm, torch.nn.functional.cross_entropy), (partial(Robust, q=0.4), generalised_cross_entropy)],
+    ids=["plain", "robust"],
+)
+def test_vectors_of_a_new_task_go_down_the_gradient(
+    wrap: Callable[[Method], Method], loss: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    method = wrap(Ecm(steps=3, rate=0.7))
     iteration = some_iteration(method)
-    said = answers(method, iteration)
+    with torch.no_grad():
+        said = answers(method, iteration)
     for task in range(2):
         support, queries = (torch.from_numpy(part) for part in points(iteration, task))
         y = iteration.tasks.y[0, task]
@@ -173,7 +188,7 @@ def test_vectors_of_a_new_task_go_down_the_gradient() -> None:
         for _ in range(3):
             centres.requires_grad_()
             distances = torch.stack([((support - centre) ** 2).sum(1) for centre in centres], dim=1)
-            (slope,) = torch.autograd.grad(torch.nn.functional.cross_entropy(-distances, y), centres)
+            (slope,) = torch.autograd.grad(loss(-distances, y), centres)
             centres = (centres - 0.7 * slope).detach()
         expected = -torch.stack([((queries - centre) ** 2).sum(1) for centre in centres], dim=1)
         torch.testing.assert_close(said[0, task], expected)

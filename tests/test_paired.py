@@ -19,8 +19,8 @@ from eigen_reptile.config import Experiment, MetaConfig, standard, to_json
 from eigen_reptile.data import CifarFs, Dataset, Folder, Glyphs
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
-from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Mlp
 from eigen_reptile.report.paired import paired
 from pictures import SMALL
 

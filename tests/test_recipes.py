@@ -14,9 +14,9 @@ import pytest
 
 from eigen_reptile.config import Experiment, from_json, standard, to_json
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Method, Reptile, Selected
 from eigen_reptile.methods.wrapped import Wrapped
+from eigen_reptile.models import Conv4
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import RECIPES, Published, Scale
 from eigen_reptile.tasks import TaskConfig

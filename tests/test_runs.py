@@ -8,13 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from torch import Tensor
 
-from eigen_reptile.files import FolderError, RunError, read_tensors, write_atomically
+from eigen_reptile.config import Experiment, MetaConfig, to_json
+from eigen_reptile.experiment import run_folder
+from eigen_reptile.files import FolderError, RunError, read_tensors, write_atomically, write_json
+from eigen_reptile.methods import EigenReptile
 from eigen_reptile.runs import RunDir
 
 CONFIG = {"meta": {"steps": 30, "lr": [1.0]}, "seeds": [0]}
@@ -214,6 +218,47 @@ def test_another_config_is_refused_with_each_field_and_both_values(tmp_path: Pat
     reason = refusal(tmp_path / "run", {"meta": {"steps": 40, "lr": [1.0]}, "seeds": [0, 1]})
     differing = "meta.steps is 30 there and 40 here; seeds is [0] there and [0, 1] here"
     assert reason == f"{tmp_path / 'run'} belongs to another experiment: {differing}. Choose another folder."
+
+
+def without(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """A config from before the setting with this dotted name was there."""
+    first, _, rest = name.partition(".")
+    kept = {key: value for key, value in config.items() if key != first}
+    return kept | {first: without(config[first], rest)} if rest else kept
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "there_and_here"),
+    [
+        ("precision", Experiment(precision="float64"), '"float32" there and "float64" here'),
+        ("meta.clip", Experiment(meta=MetaConfig(clip=2.0)), "null there and 2.0 here"),
+        ("method.weighted", Experiment(EigenReptile(weighted=False)), "true there and false here"),
+    ],
+)
+def test_a_folder_older_than_a_setting_counts_as_having_its_default(
+    tmp_path: Path, name: str, now: Experiment, there_and_here: str
+) -> None:
+    with run_folder(tmp_path, Experiment()) as run:
+        run.save_checkpoint(10, state(10))
+    older = without(to_json(Experiment()), name)
+    assert older != to_json(Experiment())
+    write_json(tmp_path / "config.json", older)
+    with run_folder(tmp_path, Experiment()) as run:
+        assert loads_bit_for_bit(run, 10)
+    with pytest.raises(FolderError) as refused, run_folder(tmp_path, now):
+        pass
+    differing = f"{name} is {there_and_here}"
+    assert str(refused.value) == f"{tmp_path} belongs to another experiment: {differing}. Choose another folder."
+
+
+@pytest.mark.parametrize(
+    ("saved", "problem"), [([1], "a list in place of"), ({"hue": 3}, "hue"), ({"meta": {"steps": 0}}, "steps must be")]
+)
+def test_a_config_that_makes_no_sense_is_refused_with_why(tmp_path: Path, saved: Any, problem: str) -> None:
+    write_json(tmp_path / "config.json", saved)
+    expected = rf"{tmp_path} belongs to an experiment that cannot be read: .*{problem}.*\. Choose another folder\."
+    with pytest.raises(FolderError, match=expected), run_folder(tmp_path, Experiment()):
+        pass
 
 
 def test_a_run_without_its_config_is_not_taken_over(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ from torch.nn.functional import batch_norm, conv2d, linear, max_pool2d, relu, so
 
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Glyphs, Sine
-from eigen_reptile.learner import Conv4, class_error
+from eigen_reptile.learner import class_error
 from eigen_reptile.methods import METHODS, Iteration, Maml, MetaDropout, Metal, Method, WarpMaml
 from eigen_reptile.methods.gradient import GradientMethod
 from eigen_reptile.methods.meta_dropout import noise_seeds
 from eigen_reptile.methods.metal import learnt_losses
 from eigen_reptile.methods.warp_maml import WARP_LOSS
-from eigen_reptile.tasks import each_step
+from eigen_reptile.models import Conv4
+from eigen_reptile.tasks import Batches, each_step
 from test_gradient_methods import SHOTS, WAY, gradient_of, iteration_of, pictures, waves
 
 WARPED, NOISY = Conv4(3, layers="warp"), Conv4(3, layers="noise")
@@ -35,8 +36,7 @@ def case(name: str, tasks: int = 2) -> tuple[GradientMethod, Iteration]:
 
 
 def adapted(method: Method, iteration: Iteration) -> Tensor:
-    learner, _, _, tasks, batches, inner, _ = iteration
-    return method.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)[0]
+    return method.adapted(iteration.adaptation)[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -61,17 +61,21 @@ def test_the_warp_layers_loss_against_finite_differences() -> None:
     """The points of the trajectory stay where they are; only the warp layers move, and only they are taught."""
     method = WarpMaml()
     iteration = iteration_of(pictures(method, model=WARPED), 2)
-    learner, theta, _, tasks, batches, inner, _ = iteration
+    learner, theta, _, tasks, batches, _, _ = iteration
     warp = learner.within("warp")
     assert warp is not None
+
+    def after_a_step(point: Tensor, batch: Batches) -> Tensor:
+        return method.adapted(iteration.adaptation._replace(point=point, batches=batch))[0]
+
     points = [iteration.point]
     for batch in each_step(batches):
-        points.append(method.adapted(learner, points[-1], iteration.start, tasks, batch, inner)[0])
+        points.append(after_a_step(points[-1], batch))
 
     def loss(change: Tensor) -> float:
         total = 0.0
         for point, batch in zip(points, each_step(batches), strict=False):
-            ahead, _ = method.adapted(learner, point + change, iteration.start, tasks, batch, inner)
+            ahead = after_a_step(point + change, batch)
             total += float(learner.losses(ahead, tasks.query_x, tasks.query_y).mean(-1).mean())
         return total
 

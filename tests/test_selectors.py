@@ -18,9 +18,10 @@ from eigen_reptile.config import MetaConfig, from_json, standard, to_json
 from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerConfig, InnerState
-from eigen_reptile.learner import Conv4, Learner, class_error
+from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Iteration, Method, Reptile, Selected, Selector, SelfPaced
 from eigen_reptile.methods.selected import Selection, keep
+from eigen_reptile.models import Conv4
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.noise.config import Place
 from eigen_reptile.progress import silent

@@ -13,7 +13,7 @@ from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import DataError, TaskShape
 from eigen_reptile.evaluate import EvalConfig, Start
 from eigen_reptile.experiment import run_experiment
-from eigen_reptile.learner import Conv4, Mlp
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.stage import better, found_device, prepare
 from eigen_reptile.state import TrainState

@@ -12,8 +12,8 @@ from cattrs.strategies import configure_tagged_union, include_subclasses
 from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.learner import Conv4, Mlp, Model
 from eigen_reptile.methods import EigenReptile, Method, Selector
+from eigen_reptile.models import Conv4, Mlp, Model
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.tasks import TaskConfig
 
@@ -140,7 +140,8 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
         shots, model = own.shots, Conv4(filters or own.filters, own.head, own.layers)
         rate = own.outer_lr
-        meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=rate, optimizer="adam", clip=own.clip)
+        final = 0.0 if own.decays else rate
+        meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=final, optimizer="adam", clip=own.clip)
         after, batch = own.after, WHOLE
     if method.batches(inner) > inner.steps:  # enough for no picture to come twice
         shots = max(shots, -(-method.batches(inner) * inner.batch // way))
@@ -188,8 +189,10 @@ def to_json(experiment: Experiment) -> dict[str, Any]:
     return cast(dict[str, Any], _listed(_converter().unstructure(experiment, Experiment)))
 
 
-def from_json(value: dict[str, Any]) -> Experiment:
-    """The experiment that `to_json` wrote; ValueError if it is not one."""
+def from_json(value: Any) -> Experiment:
+    """The experiment that `to_json` wrote, with defaults for settings that are missing; ValueError if it is not one."""
+    if not isinstance(value, dict):
+        raise ValueError(f"not a valid experiment: a {type(value).__name__} in place of named settings")
     try:
         return _converter().structure(value, Experiment)
     except cattrs.BaseValidationError as error:

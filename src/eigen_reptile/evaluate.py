@@ -15,7 +15,7 @@ from torch import Tensor
 from eigen_reptile.data import Bank, TaskShape
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods import Method
+from eigen_reptile.methods import Adaptation, Method
 from eigen_reptile.progress import Report
 from eigen_reptile.streams import Purpose, stream
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
@@ -212,11 +212,11 @@ def _adapted(
 ) -> Iterator[Float[Tensor, "S T D"]]:
     """Each initialisation adapted to each task, after each of the numbers of steps."""
     T = tasks.x.shape[1]
-    state = start.memory.carried(start.inner).for_tasks(T)
+    memory = start.memory.carried(start.inner).for_tasks(T)
     point = start.theta[:, None].expand(-1, T, -1)
     for done, wanted in pairwise((0, *after)):
         steps = Batches(*(part[:, :, done:wanted] for part in batches))
-        point, state = start.method.adapted(learner, point, state, tasks, steps, start.inner)
+        point, memory = start.method.adapted(Adaptation(learner, point, memory, tasks, steps, start.inner))
         yield point
 
 

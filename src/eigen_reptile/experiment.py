@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.config import Experiment, from_json, to_json
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import Scores, Start, example, interval95
 from eigen_reptile.files import RunError, read_tensors
@@ -77,6 +77,11 @@ def run_experiment(
         return shared
 
 
+def run_folder(folder: Path, exp: Experiment) -> AbstractContextManager[RunDir]:
+    """The folder of an experiment's run, to hold; an older one than some setting counts as having its default."""
+    return RunDir.open(folder, to_json(exp), completed=lambda saved: to_json(from_json(saved)))
+
+
 @contextmanager
 def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.device) -> Iterator[RunLog]:
     """The lead's run folder. If that cannot be opened, it is an error on all workers: none would come to the others."""
@@ -87,7 +92,7 @@ def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.devic
         return
     with ExitStack() as stack:
         try:
-            run = stack.enter_context(RunDir.open(folder, to_json(exp)))
+            run = stack.enter_context(run_folder(folder, exp))
         except RunError as error:
             workers.told(str(error), device)
             raise

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eigen_reptile.config import Experiment, to_json
+from eigen_reptile.config import Experiment
 from eigen_reptile.data import DataError
 from eigen_reptile.distributed import ALONE, Workers
-from eigen_reptile.experiment import run_experiment
+from eigen_reptile.experiment import run_experiment, run_folder
 from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce, Report
-from eigen_reptile.runs import RunDir
 from eigen_reptile.stage import Device
 
 SECONDS_BETWEEN_MESSAGES = 0.2
@@ -220,6 +219,6 @@ def _ray_work(job: Job, queue: Any) -> Ended:
 
 
 def _keep(job: Job, result: Mapping[str, Any]) -> None:
-    with RunDir.open(job.folder, to_json(job.experiment)) as run:
+    with run_folder(job.folder, job.experiment) as run:
         if run.result() is None:
             run.save_result(result)

@@ -1,27 +1,21 @@
-"""A network as a function of one flat vector of parameters. Only this file knows layers."""
+"""A network as a function of one flat vector of parameters: whoever uses it need not know its layers."""
 
 import copy
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 from math import prod
-from typing import Literal, NamedTuple, TypeVar, final
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
-from torch.nn.functional import batch_norm, conv2d, cross_entropy, max_pool2d, pad, relu, softplus
+from torch.nn.functional import cross_entropy
 
 from eigen_reptile.streams import stream
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 """Outputs (..., b, out) and targets (..., b) or (..., b, out) -> one loss for each sample (..., b)."""
-
-Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def squared_error(output: Float[Tensor, "*L b out"], y: Float[Tensor, "*L b out"]) -> Float[Tensor, "*L b"]:
@@ -31,157 +25,6 @@ def squared_error(output: Float[Tensor, "*L b out"], y: Float[Tensor, "*L b out"
 def class_error(output: Float[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
     """Cross-entropy of the softmax."""
     return cross_entropy(output.movedim(-1, 0)[None], y[None], reduction="none")[0]
-
-
-@dataclass(frozen=True)
-class Model(ABC):
-    """Settings from which a network is built. A network of your own: subclass this, or give `Learner` a function."""
-
-    @abstractmethod
-    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        """A freshly initialised network for inputs of this shape."""
-
-    @property
-    @abstractmethod
-    def batched(self) -> bool:
-        """Whether `Learner` should run all tasks' networks as one batched computation."""
-
-
-@final
-@dataclass(frozen=True)
-class Mlp(Model):
-    """A fully connected network with tanh between its layers."""
-
-    hidden: tuple[int, ...] = (64, 64)
-    """Width of each hidden layer."""
-
-    def __post_init__(self) -> None:
-        if any(width < 1 for width in self.hidden):
-            raise ValueError(f"hidden widths must be at least 1, not {self.hidden}")
-
-    @property
-    def batched(self) -> bool:
-        # A wide network keeps the machine busy by itself, and its tasks' trajectories are better held one at a time.
-        return max(self.hidden, default=0) <= 512
-
-    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        layers: list[nn.Module] = []
-        for before, after in pairwise((prod(shape), *self.hidden, outputs)):
-            layers += [nn.Linear(before, after), nn.Tanh()]
-        return nn.Sequential(*layers[:-1]) if len(shape) == 1 else nn.Sequential(nn.Flatten(), *layers[:-1])
-
-
-@final
-@dataclass(frozen=True)
-class Conv4(Model):
-    """Four blocks of 3x3 convolution, batch-norm, 2x2 max-pooling and ReLU, then one linear layer."""
-
-    filters: int = 32
-    """Channels of each convolution (the paper has 32, and 64 in one row)."""
-    head: bool = True
-    """Whether the linear layer is there; without it the features are what comes out."""
-    layers: Literal["plain", "warp", "noise"] = "plain"
-    """What else each block has: a linear 3x3 convolution after it, for Warp-MAML; or one beside its own that says how
-    strong noise is, which the linear layer then has too, for meta-dropout."""
-
-    def __post_init__(self) -> None:
-        if self.filters < 1:
-            raise ValueError(f"filters must be at least 1, not {self.filters}")
-
-    @property
-    def batched(self) -> bool:
-        return False  # grouped convolutions, which batching amounts to, are slower on a CPU than one after the other
-
-    def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
-        if len(shape) != 3:
-            raise ValueError(f"conv4 takes pictures (channels, height, width), not inputs of shape {shape}")
-        channels, height, width = shape
-        noisy = self.layers == "noise"
-        blocks = [_Block(before, self.filters, self.layers) for before in (channels, *[self.filters] * 3)]
-        parts: list[nn.Module] = [*blocks, nn.Flatten()]
-        if self.head:
-            left = [-(-side // 16) for side in (height, width)]  # each pooling halves, rounded up
-            features = self.filters * prod(left)
-            parts.append(_NoisyLinear(features, outputs) if noisy else _started(nn.Linear(features, outputs)))
-        return _Noisy(*parts) if noisy else nn.Sequential(*parts)
-
-
-def _started(layer: Layer, init: Callable[[Tensor], Tensor] = nn.init.xavier_uniform_) -> Layer:
-    """The layer with its weights drawn anew, and no bias."""
-    init(layer.weight)
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
-    return layer
-
-
-_faint = partial(nn.init.trunc_normal_, std=0.02)
-"""What layers that say how strong noise is start with, as their authors have it."""
-
-
-def _drawn(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Standard normal numbers, the same on every device."""
-    return torch.randn(like.shape, generator=rng, dtype=like.dtype).to(like.device)
-
-
-@final
-class _Block(nn.Module):
-    """Pooling is padded to the same size as TensorFlow does, and batch-norm always uses its batch's statistics.
-
-    The convolution has no bias: batch-norm takes it out again, its gradient is zero but for rounding, and Adam
-    would turn that rounding into full steps.
-    """
-
-    def __init__(self, before: int, after: int, layers: str) -> None:
-        super().__init__()
-        self.convolution = _started(nn.Conv2d(before, after, 3, padding=1, bias=False))
-        self.scale = nn.Parameter(torch.ones(after))
-        self.shift = nn.Parameter(torch.zeros(after))
-        self.noise = _started(nn.Conv2d(before, after, 3, padding=1), _faint) if layers == "noise" else None
-        self.warp = _started(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
-
-    def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        """A block with noise draws it from the generator; without one there is none, but its strength still counts."""
-        kernel = self.convolution.weight
-        strength = None if self.noise is None else self.noise(x)
-        if x.shape[1] == 1:
-            # A CPU convolves faster with the channels last, but a single channel lies the same in both layouts and
-            # is taken for the slow one. A second channel of zeros makes it plain.
-            x, kernel = (pad(tensor, (0, 0, 0, 0, 0, 1)) for tensor in (x, kernel))
-            x = x.contiguous(memory_format=torch.channels_last)
-        x = conv2d(x, kernel, padding=1)
-        if strength is not None:
-            x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
-        x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
-        x = relu(max_pool2d(x, 2, ceil_mode=True))
-        return x if self.warp is None else self.warp(x)
-
-
-@final
-class _NoisyLinear(nn.Module):
-    """A linear layer whose outputs, if there is a generator, have noise of one strength for each sample."""
-
-    def __init__(self, before: int, after: int) -> None:
-        super().__init__()
-        self.noise = _started(nn.Linear(before, 1), _faint)
-        self.linear = _started(nn.Linear(before, after))
-
-    def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        output: Tensor = self.linear(x)
-        return output if rng is None else output + softplus(self.noise(x)) * _drawn(output, rng)
-
-
-@final
-class _Noisy(nn.Sequential):
-    """Layers that draw noise one after the other; a seed settles all of it, and without one there is none."""
-
-    def forward(self, x: Tensor, seed: int | None = None) -> Tensor:
-        rng = None if seed is None else torch.Generator().manual_seed(seed)
-        for part in self:
-            x = part(x) if isinstance(part, nn.Flatten) else part(x, rng)
-        return x
-
-
-MODELS: dict[str, Model] = {"mlp": Mlp(), "conv4": Conv4(), "conv4-64": Conv4(filters=64)}
 
 
 def _draws_at_random(module: nn.Module) -> bool:

@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -117,8 +117,13 @@ class RunDir(RunLog):
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, config: Mapping[str, Any]) -> Iterator["RunDir"]:
-        """Create the folder, or continue in it if it belongs to the same config."""
+    def open(
+        cls, path: Path, config: Mapping[str, Any], completed: Callable[[Any], Any] = lambda saved: saved
+    ) -> Iterator["RunDir"]:
+        """Create the folder, or continue in it if it belongs to the same config.
+
+        `completed` adds to a saved config what has become part of configs since; ValueError if it makes no sense of it.
+        """
         try:
             path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=path):
@@ -132,23 +137,34 @@ class RunDir(RunLog):
             raise FolderError(f"another process is using {path}: wait for it, or choose another folder") from None
         run = cls(path)
         try:
-            run._claim(config)
+            run._claim(config, completed)
             yield run
         finally:
             run.close()
             lock.release()
 
-    def _claim(self, config: Mapping[str, Any]) -> None:
+    def _claim(self, config: Mapping[str, Any], completed: Callable[[Any], Any]) -> None:
         file = self.path / "config.json"
         if not file.exists():
             if any(not entry.name.startswith(".") for entry in self.path.iterdir()):
                 raise FolderError(f"{self.path} is not empty, but no run of ours: choose another folder")
             write_json(file, config)
-        elif different := differences(config, read_json(file)):
+        elif different := self._differences(config, read_json(file), completed):
             raise FolderError(
                 f"{self.path} belongs to another experiment: " + "; ".join(different) + ". Choose another folder."
             )
         self._checkpoints.mkdir(exist_ok=True)
+
+    def _differences(self, config: Mapping[str, Any], saved: Any, completed: Callable[[Any], Any]) -> list[str]:
+        """Where the saved config is another, one line each."""
+        if saved == config:
+            return []
+        try:
+            return differences(config, completed(saved))
+        except ValueError as error:
+            raise FolderError(
+                f"{self.path} belongs to an experiment that cannot be read: {error}. Choose another folder."
+            ) from error
 
     def close(self) -> None:
         if self._events is not None:

@@ -22,8 +22,8 @@ from eigen_reptile.bench.contenders import (
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Banks, Dataset, ImageBank
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import Announce
 
 SIZES = tuple((side, channels, filters) for filters in (32, 64) for side, channels in ((28, 1), (32, 3), (84, 3)))

@@ -10,8 +10,8 @@ from eigen_reptile.bench.conv4 import experiment
 from eigen_reptile.bench.turns import Figures
 from eigen_reptile.config import Experiment
 from eigen_reptile.experiment import environment
-from eigen_reptile.learner import Mlp
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Mlp
 from eigen_reptile.progress import Announce
 
 WIDE = Mlp(hidden=(2770, 2770))

@@ -8,8 +8,8 @@ from eigen_reptile.bench.contenders import library
 from eigen_reptile.bench.conv4 import experiment
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare
 

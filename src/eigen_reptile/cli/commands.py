@@ -41,8 +41,8 @@ from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import FolderError, RunError, write_json
 from eigen_reptile.jobs import Job
-from eigen_reptile.learner import MODELS, Model
 from eigen_reptile.methods import METHODS, Method
+from eigen_reptile.models import MODELS, Model
 from eigen_reptile.noise import class_names, realised
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report.paired import Paired, compare_runs

@@ -9,11 +9,10 @@ import torch
 
 from eigen_reptile.cli.options import Engine, Output, Work
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
-from eigen_reptile.config import to_json
 from eigen_reptile.distributed import Workers, joined, launch, launched, restarted
+from eigen_reptile.experiment import run_folder
 from eigen_reptile.files import RunError
 from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
-from eigen_reptile.runs import RunDir
 from eigen_reptile.stage import found_device, prepare
 
 log = logging.getLogger(__name__)
@@ -54,13 +53,13 @@ def _by_workers(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
     with logging_to_stderr(output), progress_bars(output) as progress:
         for job in unfinished:  # what is wrong with a job is wrong before any worker is started
             prepare(job.experiment, progress.task, work.device, Workers(count=work.workers))
-            with RunDir.open(job.folder, to_json(job.experiment)):
+            with run_folder(job.folder, job.experiment):
                 pass
     if unfinished:
         launch(_worker, (unfinished, work, output), work.workers)
     outcome = Outcome({}, {})
     for job in jobs:
-        with RunDir.open(job.folder, to_json(job.experiment)) as run:
+        with run_folder(job.folder, job.experiment) as run:
             if found := run.result():
                 outcome.results[job.name] = found
             else:

@@ -12,7 +12,7 @@ from eigen_reptile.methods.maml import Maml
 from eigen_reptile.methods.meta_curvature import MetaCurvature
 from eigen_reptile.methods.meta_dropout import MetaDropout
 from eigen_reptile.methods.metal import Metal
-from eigen_reptile.methods.method import Domain, Iteration, Method, Proposal
+from eigen_reptile.methods.method import Adaptation, Domain, Iteration, Method, Proposal
 from eigen_reptile.methods.mixtfsl import MixtFsl
 from eigen_reptile.methods.prototypical import Prototypical
 from eigen_reptile.methods.reptile import Reptile
@@ -59,6 +59,7 @@ METHODS: dict[str, Method] = {
 
 __all__ = [
     "METHODS",
+    "Adaptation",
     "AverageGradients",
     "AverageWeights",
     "Domain",

@@ -4,11 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal, final
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.method import Domain, Iteration, Suggestion
+from eigen_reptile.methods.method import Domain, Iteration
 from eigen_reptile.methods.metric import (
     MetricMethod,
     class_means,
@@ -44,10 +45,6 @@ class Ecm(MetricMethod):
         if not 0 < self.rate < math.inf:
             raise ValueError(f"rate must be finite and above 0, not {self.rate}")
 
-    @property
-    def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, filters=64, head=False)
-
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The vectors of the training classes."""
         return vectors(seed, domain.classes, learner.features(domain.shape))
@@ -66,11 +63,10 @@ class Ecm(MetricMethod):
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
     ) -> Shaped[Tensor, "S B q *out"]:
         support, asked = placed(learner, theta, tasks, x)
-        member = members(tasks, support)
-        centres = class_means(support, member)
+        centres = class_means(support, members(tasks, support)).requires_grad_()
         for _ in range(self.steps):
-            # The gradient of the mean cross-entropy, written out: each sample draws its own class's vector to
-            # itself, and drives the others away, by as much as it is taken for another class.
-            pull = (member - (-squared_distances(support, centres)).softmax(-1)) / support.shape[2]
-            centres = centres + 2 * self.rate * (pull.mT @ support - pull.sum(2)[..., None] * centres)
+            with torch.enable_grad():  # in evaluation too, where else nothing is recorded
+                loss = learner.sample_loss(-squared_distances(support, centres), tasks.y).mean(-1).sum()
+            (slope,) = torch.autograd.grad(loss, centres, create_graph=torch.is_grad_enabled())
+            centres = (centres - self.rate * slope).requires_grad_()
         return -squared_distances(asked, centres)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods.method import Domain, Suggestion
+from eigen_reptile.methods.method import Domain
 from eigen_reptile.methods.metric import MetricMethod, members, placed
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Tasks
@@ -40,10 +40,6 @@ class Gnn(MetricMethod):
         for name, least in {"width": 1, "edge": 1, "grown": 1, "layers": 0}.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
-
-    @property
-    def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, filters=64, head=False)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState, adapt
+from eigen_reptile.inner import InnerState, adapt
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import GradientMethod
-from eigen_reptile.methods.method import Iteration, Suggestion
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
+from eigen_reptile.tasks import Tasks
 
 Rule = Callable[[Float[Tensor, "S B d"]], Float[Tensor, "S B d"]]
 """What the inner loop takes in place of a gradient."""
@@ -52,31 +52,22 @@ class Maml(GradientMethod):
         return learner.gradient(network, x, y, weight)
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
-        learner, _, _, tasks, batches, inner, _ = iteration
-        end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
-        return self.judged(learner, end, tasks)
+        end, _ = self.adapted(iteration.adaptation)
+        return self.judged(iteration.learner, end, iteration.tasks)
 
     def judged(self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks) -> Float[Tensor, "S B"]:
         """The loss of adapted parameters on each task's queries."""
         return learner.sample_loss(self.answers(learner, theta, tasks, tasks.query_x), tasks.query_y).mean(-1)
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        network, extra = theta[..., : learner.d], theta[..., learner.d :]
-        rule = self.rule(learner, extra)
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        learner, _, memory, tasks, batches, inner = adaptation
+        rule = self.rule(learner, adaptation.extra)
 
         def gradient(point: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
             return rule(self.gradient(learner, point if self.order == 2 else point.detach(), x, y, weight))
 
-        end, memory = adapt(gradient, network, memory, tasks.x, batches, inner)
-        return torch.cat([end, extra], dim=-1), memory
+        network, memory = adapt(gradient, adaptation.network, memory, tasks.x, batches, inner)
+        return torch.cat([network, adaptation.extra], dim=-1), memory
 
     def answers(
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]

@@ -11,12 +11,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from eigen_reptile.inner import Gradient, InnerConfig, InnerState, adapt
+from eigen_reptile.inner import Gradient, InnerState, adapt
 from eigen_reptile.learner import Learner, weighted_mean
 from eigen_reptile.methods.maml import Maml
-from eigen_reptile.methods.method import Domain, Iteration, Suggestion
+from eigen_reptile.methods.method import Adaptation, Domain, Iteration, Suggestion
 from eigen_reptile.streams import stream
-from eigen_reptile.tasks import Batches, Tasks, each_step
+from eigen_reptile.tasks import Tasks, each_step
 
 
 @final
@@ -57,21 +57,14 @@ class Metal(Maml):
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         """That of the support and the queries together, after adaptation."""
-        learner, _, _, tasks, batches, inner, _ = iteration
-        end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
+        learner, tasks = iteration.learner, iteration.tasks
+        end, _ = self.adapted(iteration.adaptation)
         said = learner.outputs(end[..., : learner.d], torch.cat([tasks.x, tasks.query_x], dim=2))
         return learner.sample_loss(said, torch.cat([tasks.y, tasks.query_y], dim=2)).mean(-1)
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        network, extra = theta[..., : learner.d], theta[..., learner.d :]
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        learner, _, memory, tasks, batches, inner = adaptation
+        network, extra = adaptation.network, adaptation.extra
         copies = extra.unflatten(-1, (self.copies, -1)).unbind(2)
         for batch, copy in zip(each_step(batches), chain(copies, repeat(copies[-1])), strict=False):
             gradient = self._gradient(learner, copy, tasks)

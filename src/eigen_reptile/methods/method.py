@@ -18,8 +18,31 @@ from eigen_reptile.threads import side_by_side
 T = TypeVar("T")
 
 
+class Adaptation(NamedTuple):
+    """What a method is given to adapt: a point for each of the B tasks of S lanes, and what to learn from."""
+
+    learner: Learner
+    point: Float[Tensor, "S B D"]
+    """Each task's theta so far."""
+    memory: InnerState
+    """And its inner optimiser's."""
+    tasks: Tasks
+    batches: Batches
+    inner: InnerConfig
+
+    @property
+    def network(self) -> Float[Tensor, "S B d"]:
+        """The part of each point that is the network."""
+        return self.point[..., : self.learner.d]
+
+    @property
+    def extra(self) -> Float[Tensor, "S B E"]:
+        """The part that is whatever else the method has."""
+        return self.point[..., self.learner.d :]
+
+
 class Iteration(NamedTuple):
-    """What a method is given: S lanes, each with B tasks."""
+    """What a method is given in training: S lanes, each with B tasks."""
 
     learner: Learner
     theta: Float[Tensor, "S D"]
@@ -51,6 +74,11 @@ class Iteration(NamedTuple):
     def start(self) -> InnerState:
         """The memory with which the inner loop of each task starts."""
         return self.memory.carried(self.inner).for_tasks(self.tasks_each)
+
+    @property
+    def adaptation(self) -> Adaptation:
+        """From the start of each task through all of its mini-batches."""
+        return Adaptation(self.learner, self.point, self.start, self.tasks, self.batches, self.inner)
 
     def in_parts(self, work: Callable[["Iteration"], T], size: int) -> Iterator[T]:
         """What comes of the work on all tasks at once, or on each by itself, whichever is faster.
@@ -128,16 +156,21 @@ def along(moved: Float[Tensor, "S B d"]) -> Moves:
 
 
 class Suggestion(NamedTuple):
-    """Settings that suit a method on pictures, where they are not the paper's."""
+    """Settings that suit a method on pictures, where they are not the paper's.
 
-    steps: int
+    The first three are the inner loop's; a method without one leaves them as they are.
+    """
+
+    steps: int = 1
     """Inner steps on the whole support, by plain gradient descent."""
-    lr: float
+    lr: float = 1.0
     """Their rate, on the mean loss."""
-    after: int
+    after: int = 1
     """Steps in evaluation."""
     outer_lr: float = 1e-3
     """Of Adam."""
+    decays: bool = False
+    """Whether it falls to zero, along a straight line, or stays what it is."""
     clip: float | None = None
     tasks: int = 4
     shots: int = 1
@@ -191,17 +224,10 @@ class Method(ABC):
         """The proposal of all tasks, with the vector that it makes of theirs."""
         return proposal
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        """Theta after it has learnt from each task's mini-batches."""
-        return adapt(learner.gradient, theta, memory, tasks.x, batches, inner)
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        """Theta after it has learnt from each task's mini-batches, and the inner optimiser's memory then."""
+        learner, point, memory, tasks, batches, inner = adaptation
+        return adapt(learner.gradient, point, memory, tasks.x, batches, inner)
 
     def answers(
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]

@@ -7,12 +7,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import GradientMethod
-from eigen_reptile.methods.method import Iteration, Suggestion
+from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
 from eigen_reptile.streams import stream
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -25,23 +25,15 @@ class MetricMethod(GradientMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=1, lr=1.0, after=1, filters=64, head=False)
+        return Suggestion(decays=True, filters=64, head=False)
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         tasks, learner = iteration.tasks, iteration.learner
         said = self.answers(learner, iteration.point, tasks, tasks.query_x)
         return learner.sample_loss(said, tasks.query_y).mean(-1)
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        return theta, memory
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        return adaptation.point, adaptation.memory
 
 
 def placed(

@@ -45,7 +45,7 @@ class MixtFsl(MetricMethod):
     @property
     def suggests(self) -> Suggestion | None:
         """Three tasks have 240 pictures; the authors take 200 at a time."""
-        return Suggestion(steps=1, lr=1.0, after=1, tasks=3, filters=64, head=False)
+        return Suggestion(tasks=3, filters=64, head=False)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The components, class after class."""

@@ -6,11 +6,11 @@ from typing import final
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.method import Iteration, Proposal
+from eigen_reptile.methods.method import Adaptation, Iteration, Proposal
 from eigen_reptile.methods.wrapped import Wrapped
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.tasks import Tasks
 
 
 @final
@@ -32,16 +32,13 @@ class Robust(Wrapped):
     def propose(self, iteration: Iteration) -> Proposal:
         return self.method.propose(iteration._replace(learner=self._robust(iteration.learner)))
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        return self.method.adapted(self._robust(learner), theta, memory, tasks, batches, inner)
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        return self.method.adapted(adaptation._replace(learner=self._robust(adaptation.learner)))
+
+    def answers(
+        self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]
+    ) -> Shaped[Tensor, "S B q *out"]:
+        return self.method.answers(self._robust(learner), theta, tasks, x)
 
     def _robust(self, learner: Learner) -> Learner:
         return learner.with_loss(self.error)

@@ -34,8 +34,8 @@ class Taml(Maml):
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         """With the entropy: MAML's loss, and how much surer of the queries adaptation makes."""
-        learner, _, _, tasks, batches, inner, _ = iteration
-        end, _ = self.adapted(learner, iteration.point, iteration.start, tasks, batches, inner)
+        learner, tasks = iteration.learner, iteration.tasks
+        end, _ = self.adapted(iteration.adaptation)
         after, before = (learner.outputs(at, tasks.query_x) for at in (end[..., : learner.d], iteration.network))
         loss = learner.sample_loss(after, tasks.query_y).mean(-1)
         if self.bias != "entropy":

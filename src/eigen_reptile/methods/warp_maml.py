@@ -12,7 +12,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import META_LOSS
 from eigen_reptile.methods.maml import Maml, Rule, sparing
-from eigen_reptile.methods.method import Iteration, Suggestion
+from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
 from eigen_reptile.tasks import each_step
 
 WARP, WARP_LOSS = "warp", "warp_loss"
@@ -45,18 +45,19 @@ class WarpMaml(Maml):
 
     def terms(self, iteration: Iteration) -> dict[str, Float[Tensor, "S B"]]:
         """MAML's loss, and that of the warp layers, along the same trajectory."""
-        learner, _, _, tasks, batches, inner, _ = iteration
+        learner, tasks = iteration.learner, iteration.tasks
         warp = learner.within(WARP)
         if warp is None:
             return super().terms(iteration)
         warp = warp.to(iteration.theta.device)
         start = point = iteration.point
         memory, ahead = iteration.start, []
-        for batch in each_step(batches):
+        for batch in each_step(iteration.batches):
+            step = Adaptation(learner, point, memory, tasks, batch, iteration.inner)
             here = torch.where(warp, start, point.detach())
             known = InnerState(*(part.detach() for part in memory))
-            ahead.append(self.judged(learner, self.adapted(learner, here, known, tasks, batch, inner)[0], tasks))
-            point, memory = self.adapted(learner, point, memory, tasks, batch, inner)
+            ahead.append(self.judged(learner, self.adapted(step._replace(point=here, memory=known))[0], tasks))
+            point, memory = self.adapted(step)
         return {META_LOSS: self.judged(learner, point, tasks), WARP_LOSS: torch.stack(ahead).sum(0)}
 
     def weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.method import Domain, Iteration, Method, Proposal, Suggestion
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.methods.method import Adaptation, Domain, Iteration, Method, Proposal, Suggestion
+from eigen_reptile.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -45,16 +45,8 @@ class Wrapped(Method):
     def settled(self, proposal: Proposal) -> Proposal:
         return self.method.settled(proposal)
 
-    def adapted(
-        self,
-        learner: Learner,
-        theta: Float[Tensor, "S B D"],
-        memory: InnerState,
-        tasks: Tasks,
-        batches: Batches,
-        inner: InnerConfig,
-    ) -> tuple[Float[Tensor, "S B D"], InnerState]:
-        return self.method.adapted(learner, theta, memory, tasks, batches, inner)
+    def adapted(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
+        return self.method.adapted(adaptation)
 
     def answers(
         self, learner: Learner, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import MiniImagenet
-from eigen_reptile.learner import Conv4
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Conv4
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
 from eigen_reptile.recipes.pictures import Small, cells_of, full
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
