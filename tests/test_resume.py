@@ -27,7 +27,7 @@ ADAM = ("--inner.optimizer", "adam", "--inner.lr", "0.001", "--seeds", "0", "1",
 # More threads would not make such small networks faster, but would stand in each other's way on a busy machine.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": str(Path(__file__).parent),
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
 }
 ON_PICTURES = f"""
 import sys

@@ -136,7 +136,7 @@ def costs(benchmarks: Path) -> dict[str, float]:
 
 
 def methods_table(groups: Sequence[Group], cost: Mapping[str, float]) -> str:
-    """Every method of METHODS that has something to say about itself: one that a user added is in no table."""
+    """A row for each method above; one that a user has added to METHODS needs none."""
     measured = {
         heading: next((group for group in groups if group.name == name), None) for heading, name in GROUPS.items()
     }
