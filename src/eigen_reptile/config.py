@@ -139,9 +139,7 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
     if own := method.suggests:
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
         shots, model = own.shots, Conv4(filters or own.filters, own.head, own.layers)
-        rate = own.outer_lr
-        final = 0.0 if own.decays else rate
-        meta = replace(meta, batch=own.tasks, lr=(rate,), final_lr=final, optimizer="adam", clip=own.clip)
+        meta = replace(meta, batch=own.tasks, lr=(own.outer_lr,), optimizer="adam", clip=own.clip)
         after, batch = own.after, WHOLE
     if method.batches(inner) > inner.steps:  # enough for no picture to come twice
         shots = max(shots, -(-method.batches(inner) * inner.batch // way))

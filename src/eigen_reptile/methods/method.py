@@ -168,9 +168,7 @@ class Suggestion(NamedTuple):
     after: int = 1
     """Steps in evaluation."""
     outer_lr: float = 1e-3
-    """Of Adam."""
-    decays: bool = False
-    """Whether it falls to zero, along a straight line, or stays what it is."""
+    """Of Adam, at the start; it falls to zero like all others."""
     clip: float | None = None
     tasks: int = 4
     shots: int = 1

@@ -25,7 +25,7 @@ class MetricMethod(GradientMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(decays=True, filters=64, head=False)
+        return Suggestion(filters=64, head=False)
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         tasks, learner = iteration.tasks, iteration.learner

@@ -1,7 +1,6 @@
 """Every method that the paper's tables compare, on one network, for the same time."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from eigen_reptile.config import Experiment, standard
@@ -64,16 +63,10 @@ def _cells(data: Dataset, steps: Mapping[str, int], scale: Scale) -> dict[str, E
     cells = {name: standard(data, METHODS[name], FILTERS) for name in steps}
     if scale == "tune":
         return {
-            f"{name}-{factor:g}": _faster(tuning(cell, steps[name] // 4, cell.inner.lr, cell.meta.lr), factor)
+            name: tuning(cell, steps[name] // 4, cell.inner.lr, tuple(factor * cell.meta.lr[0] for factor in FACTORS))
             for name, cell in cells.items()
-            for factor in FACTORS
         }
     return {name: untuned(cell, SMALL._replace(steps=steps[name])) for name, cell in cells.items()}
-
-
-def _faster(cell: Experiment, factor: float) -> Experiment:
-    meta = cell.meta
-    return replace(cell, meta=replace(meta, lr=(factor * meta.lr[0],), final_lr=factor * meta.final_lr))
 
 
 ALL_METHODS = Recipe(

@@ -60,13 +60,14 @@ def full(experiment: Experiment) -> Experiment:
 def in_full(experiment: Experiment) -> Experiment:
     """The paper's protocol for Reptile, Eigen-Reptile and what is built on them.
 
-    The others keep their settings, for as many iterations as most of their authors had.
+    The others keep their settings, for as many iterations as most of their authors had, who kept the outer rate too.
     """
-    longer, own = full(experiment), experiment.evaluation
+    longer, own, meta = full(experiment), experiment.evaluation, experiment.meta
     if experiment.method.suggests is None:
         return longer
     evaluation = replace(longer.evaluation.by_field(), after=own.after, batch=own.batch)
-    return replace(longer, inner=experiment.inner, meta=replace(experiment.meta, steps=60_000), evaluation=evaluation)
+    meta = replace(meta, steps=60_000, final_lr=meta.lr[0])
+    return replace(longer, inner=experiment.inner, meta=meta, evaluation=evaluation)
 
 
 def cells_of(data: Dataset, small: Small, scale: Scale) -> dict[str, Experiment]:
