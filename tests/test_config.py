@@ -1,9 +1,8 @@
 """Experiments as JSON, and what they refuse."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,6 @@ from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods import METHODS, EigenReptile, Method
 from eigen_reptile.models import MODELS, Conv4, Mlp, Model
 from eigen_reptile.progress import Announce
-from eigen_reptile.recipes import RECIPES, Scale
 from eigen_reptile.tasks import TaskConfig
 
 positive = st.floats(1e-6, 100, allow_nan=False)
@@ -85,52 +83,6 @@ class BroughtModel(Model):
 def test_what_a_user_brings_survives_json_too() -> None:
     experiment = Experiment(data=Brought((3,)), model=BroughtModel(4), task=TaskConfig(way=2))
     assert from_json(json.loads(json.dumps(to_json(experiment)))) == experiment
-
-
-scales = pytest.mark.parametrize("scale", get_args(Scale))
-recipes = pytest.mark.parametrize("recipe", RECIPES)
-
-
-@recipes
-@scales
-def test_recipes_survive_json(recipe: str, scale: Scale) -> None:
-    cells = RECIPES[recipe].cells(scale)
-    assert cells
-    assert all(from_json(json.loads(json.dumps(to_json(cell)))) == cell for cell in cells.values())
-
-
-def by_method(cells: Mapping[str, Experiment]) -> list[list[Experiment]]:
-    found: dict[Method, list[Experiment]] = {}
-    for cell in cells.values():
-        found.setdefault(cell.method, []).append(cell)
-    return list(found.values())
-
-
-@recipes
-def test_every_method_of_a_recipe_is_tuned_on_the_same_grid(recipe: str) -> None:
-    tried = [
-        {(cell.meta, cell.inner, cell.seeds, cell.evaluation) for cell in cells}
-        for cells in by_method(RECIPES[recipe].cells("tune"))
-    ]
-    assert all(own == tried[0] for own in tried)
-
-
-@recipes
-def test_every_method_of_a_small_recipe_has_the_same_budget_and_is_judged_alike(recipe: str) -> None:
-    budgets = [
-        sorted(
-            (cell.meta.steps, cell.meta.batch, cell.inner.steps, cell.inner.batch, cell.seeds, str(cell.evaluation))
-            for cell in cells
-        )
-        for cells in by_method(RECIPES[recipe].cells("small"))
-    ]
-    assert all(own == budgets[0] for own in budgets)
-
-
-@recipes
-def test_a_search_for_rates_leaves_the_test_tasks_alone(recipe: str) -> None:
-    small, tune = (RECIPES[recipe].cells(scale) for scale in ("small", "tune"))
-    assert small == tune or not any(cell.evaluation.test for cell in tune.values())
 
 
 @pytest.mark.parametrize("data", [name for name, data in DATASETS.items() if data.classifies])
