@@ -9,8 +9,8 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes.pictures import Small, in_full, tuning, untuned
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 
-# What one core of a machine of 2026 does in ten minutes on CIFAR-FS and in five on Omniglot, out of the cost of an
-# iteration there (`eigen-reptile bench methods`).
+# About what one core of a machine of 2026 does in ten minutes on CIFAR-FS and in five on Omniglot, by the processor
+# time of a few iterations there.
 CIFAR_STEPS = {
     "reptile": 1800,
     "eigen-reptile": 1800,
@@ -57,7 +57,7 @@ FACTORS = (0.3, 1.0, 3.0)
 
 
 def _cells(data: Dataset, steps: Mapping[str, int], scale: Scale) -> dict[str, Experiment]:
-    """Each method with the settings to begin with, which are those of its authors: none has been tuned."""
+    """Each method with the settings to begin with, mostly those of its authors: none has been tuned for this."""
     if scale == "full":
         return {name: in_full(standard(data, METHODS[name])) for name in steps}
     cells = {name: standard(data, METHODS[name], FILTERS) for name in steps}

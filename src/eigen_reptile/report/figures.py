@@ -216,15 +216,21 @@ def step_sizes(cells: Sequence[Cell], path: Path) -> None:
 
 
 def speeds(measured: Figures, path: Path) -> None:
-    """How fast each contender is, from its slowest turn to its fastest; one panel for each group."""
-    groups = dict.fromkeys(str(row[0]) for row in measured.rows)
-    heights = [0.5 + 0.24 * sum(row[0] == group for row in measured.rows) for group in groups]
+    """How fast each contender is, from its slowest turn to its fastest; one panel for each group.
+
+    Where every group has one contender, as that of all methods, they are compared with each other, in one panel.
+    """
+    names = [str(row[0]) for row in measured.rows]
+    alone = len(set(names)) == len(names)
+    groups = (
+        {"": measured.rows} if alone else {name: [row for row in measured.rows if row[0] == name] for name in names}
+    )
+    heights = [0.5 + 0.24 * len(rows) for rows in groups.values()]
     figure = _figure(7.0, 0.6 + sum(heights))
     panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, group in zip(panels, groups, strict=True):
-        rows = [row for row in measured.rows if row[0] == group]
+    for axes, (group, rows) in zip(panels, groups.items(), strict=True):
         medians, slowest, fastest = (np.array([float(row[place]) for row in rows]) for place in (2, 3, 4))
-        colours = ["tab:blue" if str(row[1]).startswith(OURS) else "0.7" for row in rows]
+        colours = ["tab:blue" if alone or str(row[1]).startswith(OURS) else "0.7" for row in rows]
         axes.barh(range(len(rows)), medians, xerr=[medians - slowest, fastest - medians], color=colours, capsize=2)
         axes.set_yticks(range(len(rows)), [str(row[1]) for row in rows], fontsize="small")
         axes.invert_yaxis()
