@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -130,6 +131,11 @@ def pooled_as_tensorflow(x: np.ndarray) -> np.ndarray:
     return pooled
 
 
+def pooled_as_pytorch(x: np.ndarray) -> np.ndarray:
+    """The same with padding "VALID": an odd row or column is left out."""
+    return pooled_as_tensorflow(x[:, :, : x.shape[2] // 2 * 2, : x.shape[3] // 2 * 2])
+
+
 def convolved(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -137,19 +143,29 @@ def convolved(x: np.ndarray, kernel: np.ndarray) -> np.ndarray:
     return found
 
 
-def test_conv4_is_the_network_of_the_authors_layer_by_layer() -> None:
-    """Convolution, batch-norm with the batch's own statistics, pooling as TensorFlow pads it, ReLU; in NumPy."""
-    module = Conv4(filters=3).build((2, 11, 6), 4).double()
+@pytest.mark.parametrize(
+    ("pooling", "pooled", "height", "width", "left"),
+    [("same", pooled_as_tensorflow, 11, 6, (1, 1)), ("valid", pooled_as_pytorch, 19, 39, (1, 2))],
+)
+def test_conv4_is_the_network_of_the_authors_layer_by_layer(
+    pooling: Literal["same", "valid"],
+    pooled: Callable[[np.ndarray], np.ndarray],
+    height: int,
+    width: int,
+    left: tuple[int, int],
+) -> None:
+    """Convolution, batch-norm with the batch's own statistics, pooling, ReLU; in NumPy."""
+    module = Conv4(filters=3, pooling=pooling).build((2, height, width), 4).double()
     nn.utils.vector_to_parameters(normal(sum(p.numel() for p in module.parameters())), module.parameters())
-    x = normal(7, 2, 11, 6)
+    x = normal(7, 2, height, width)
     value = x.numpy()
     parameters = {name: parameter.detach().numpy() for name, parameter in module.named_parameters()}
     for block in range(4):
         value = convolved(value, parameters[f"{block}.convolution.weight"])
         mean, variance = value.mean((0, 2, 3), keepdims=True), value.var((0, 2, 3), keepdims=True)
         scale, shift = (parameters[f"{block}.{name}"][:, None, None] for name in ("scale", "shift"))
-        value = np.maximum(pooled_as_tensorflow((value - mean) / np.sqrt(variance + 1e-3) * scale + shift), 0)
-    assert value.shape == (7, 3, 1, 1)
+        value = np.maximum(pooled((value - mean) / np.sqrt(variance + 1e-3) * scale + shift), 0)
+    assert value.shape == (7, 3, *left)
     expected = value.reshape(7, -1) @ parameters["5.weight"].T + parameters["5.bias"]
     np.testing.assert_allclose(module(x).detach().numpy(), expected, rtol=1e-9, atol=1e-11)
 
@@ -188,6 +204,8 @@ def test_conv4_takes_pictures_only() -> None:
         Conv4().build((7,), 5)
     with pytest.raises(ValueError, match="filters must be at least 1, not 0"):
         Conv4(filters=0)
+    with pytest.raises(ValueError, match=r"20 x 15 pixels are too few .* use --model\.pooling same"):
+        Conv4(pooling="valid").build((3, 20, 15), 5)
 
 
 # Learner

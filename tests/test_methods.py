@@ -57,7 +57,7 @@ def direction_of(method: TrajectoryMethod, W: Tensor) -> Tensor:
 
 def has_layers(method: Method) -> bool:
     """Whether the network for pictures has layers for it."""
-    return method.suggests is not None and method.suggests.layers != "plain"
+    return method.suggests is not None and method.suggests.model.layers != "plain"
 
 
 def wants_pictures(method: Method) -> bool:
@@ -73,7 +73,7 @@ def problem(method: Method) -> Experiment:
     lr = 0.1 if isinstance(method, Metal) else 0.2 if has_layers(method) else 0.5
     inner = InnerConfig(steps=3, batch=9, lr=lr)
     evaluation = EvalConfig(tasks=30, shots=(3,), queries=4, after=(3,), pictures=())
-    model = Conv4(8, method.suggests.head, method.suggests.layers) if method.suggests else Conv4(8)
+    model = replace(method.suggests.model, filters=8, pooling="same") if method.suggests else Conv4(8)
     return Experiment(method, Patterns(), model, task, inner=inner, evaluation=evaluation)
 
 

@@ -353,7 +353,7 @@ def test_a_robust_loss_will_do(method: Any) -> None:
 @pytest.mark.parametrize("name", ["gnn", "ecm", "mixtfsl"])
 def test_standard_settings(name: str) -> None:
     exp = standard(Glyphs(), METHODS[name])
-    assert exp.model == Conv4(64, head=False)
+    assert exp.model == Conv4(64, "valid", head=False)
     assert (exp.task.shots, exp.task.queries, exp.meta.lr, exp.meta.optimizer) == (1, 15, (1e-3,), "adam")
     assert exp.method.classifies
     assert from_json(to_json(exp)) == exp

@@ -19,6 +19,7 @@ from eigen_reptile.methods.wrapped import Wrapped
 from eigen_reptile.models import Conv4
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import RECIPES, Published, Scale
+from eigen_reptile.report.methods import ABOUT
 from eigen_reptile.tasks import TaskConfig
 
 PAPER = Path(__file__).parent.parent.parent / "shared" / "paper.tex"
@@ -231,6 +232,14 @@ def papers_table(label: str) -> dict[str, tuple[Published, Published]]:
         if [len(found) for found in numbers] == [2, 2]:
             rows[re.sub(r"\\[a-z]+(\{.*?\})?", "", name).strip()] = (Published(*numbers[0]), Published(*numbers[1]))
     return rows
+
+
+def test_published_numbers_of_the_methods_are_those_of_table_1() -> None:
+    table = {row.split(" ")[0].lower(): numbers for row, numbers in papers_table("table1").items() if "(64)" not in row}
+    names = {"foml": "fomaml", "mc": "meta-curvature"}  # FOML there is Finn's
+    expected = {names.get(row, row): f"{one.mean:.2f} / {five.mean:.2f}" for row, (one, five) in table.items()}
+    expected["gnn"] = "50.30 / 66.40"  # which has no intervals
+    assert {name: about.mini_imagenet for name, about in ABOUT.items() if about.mini_imagenet} == expected
 
 
 def test_published_numbers_of_all_methods_are_those_of_table_2() -> None:

@@ -138,7 +138,7 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
     after, batch = 50, 15
     if own := method.suggests:
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
-        shots, model = own.shots, Conv4(filters or own.filters, own.head, own.layers)
+        shots, model = own.shots, replace(own.model, filters=filters or own.model.filters)
         meta = replace(meta, batch=own.tasks, lr=(own.outer_lr,), optimizer="adam", clip=own.clip)
         after, batch = own.after, WHOLE
     if method.batches(inner) > inner.steps:  # enough for no picture to come twice

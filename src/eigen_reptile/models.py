@@ -60,6 +60,8 @@ class Conv4(Model):
 
     filters: int = 32
     """Channels of each convolution (the paper has 32, and 64 in one row)."""
+    pooling: Literal["same", "valid"] = "same"
+    """What becomes of an odd row or column: pooled by itself, as in the paper, or left out, as most others do."""
     head: bool = True
     """Whether the linear layer is there; without it the features are what comes out."""
     layers: Literal["plain", "warp", "noise"] = "plain"
@@ -79,10 +81,13 @@ class Conv4(Model):
             raise ValueError(f"conv4 takes pictures (channels, height, width), not inputs of shape {shape}")
         channels, height, width = shape
         noisy = self.layers == "noise"
-        blocks = [_Block(before, self.filters, self.layers) for before in (channels, *[self.filters] * 3)]
+        same = self.pooling == "same"
+        if not same and min(height, width) < 16:
+            raise ValueError(f"{height} x {width} pixels are too few to be halved four times: use --model.pooling same")
+        blocks = [_Block(before, self.filters, same, self.layers) for before in (channels, *[self.filters] * 3)]
         parts: list[nn.Module] = [*blocks, nn.Flatten()]
         if self.head:
-            left = [-(-side // 16) for side in (height, width)]  # each pooling halves, rounded up
+            left = [-(-side // 16) if same else side // 16 for side in (height, width)]  # each pooling halves
             features = self.filters * prod(left)
             parts.append(_NoisyLinear(features, outputs) if noisy else _started(nn.Linear(features, outputs)))
         return _Noisy(*parts) if noisy else nn.Sequential(*parts)
@@ -107,14 +112,15 @@ def _drawn(like: Tensor, rng: torch.Generator) -> Tensor:
 
 @final
 class _Block(nn.Module):
-    """Pooling is padded to the same size as TensorFlow does, and batch-norm always uses its batch's statistics.
+    """Batch-norm always uses its batch's statistics.
 
     The convolution has no bias: batch-norm takes it out again, its gradient is zero but for rounding, and Adam
     would turn that rounding into full steps.
     """
 
-    def __init__(self, before: int, after: int, layers: str) -> None:
+    def __init__(self, before: int, after: int, same: bool, layers: str) -> None:
         super().__init__()
+        self.same = same
         self.convolution = _started(nn.Conv2d(before, after, 3, padding=1, bias=False))
         self.scale = nn.Parameter(torch.ones(after))
         self.shift = nn.Parameter(torch.zeros(after))
@@ -134,7 +140,7 @@ class _Block(nn.Module):
         if strength is not None:
             x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
         x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
-        x = relu(max_pool2d(x, 2, ceil_mode=True))
+        x = relu(max_pool2d(x, 2, ceil_mode=self.same))
         return x if self.warp is None else self.warp(x)
 
 

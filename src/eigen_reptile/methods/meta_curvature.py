@@ -11,6 +11,7 @@ from torch import Tensor
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.maml import Maml, Rule
 from eigen_reptile.methods.method import Domain, Suggestion
+from eigen_reptile.models import Conv4
 
 
 @final
@@ -26,7 +27,7 @@ class MetaCurvature(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=5, lr=0.05, after=10, clip=10.0, filters=128)
+        return Suggestion(steps=5, lr=0.05, after=10, clip=10.0, model=Conv4(128, "valid"))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """Maps that change nothing."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.maml import Maml, Rule, sparing
 from eigen_reptile.methods.method import Iteration, Suggestion
+from eigen_reptile.models import Conv4
 from eigen_reptile.streams import stream
 
 NOISE = "noise"
@@ -35,7 +36,9 @@ class MetaDropout(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=5, lr=0.01, after=5, outer_lr=1e-4, clip=3.0, layers="noise")
+        return Suggestion(
+            steps=5, lr=0.01, after=5, outer_lr=1e-4, clip=3.0, model=Conv4(pooling="valid", layers="noise")
+        )
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         return sparing(learner, NOISE, super().rule(learner, extra))

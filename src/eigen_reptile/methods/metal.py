@@ -15,6 +15,7 @@ from eigen_reptile.inner import Gradient, InnerState, adapt
 from eigen_reptile.learner import Learner, weighted_mean
 from eigen_reptile.methods.maml import Maml
 from eigen_reptile.methods.method import Adaptation, Domain, Iteration, Suggestion
+from eigen_reptile.models import Conv4
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Tasks, each_step
 
@@ -44,7 +45,7 @@ class Metal(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=5, lr=0.01, after=5, tasks=2, filters=48)
+        return Suggestion(steps=5, lr=0.01, after=5, tasks=2, model=Conv4(48, "valid"))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """Weights as Xavier has them, and zeros: no bias, and adapters that change nothing."""

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig, InnerState, adapt, trajectory
 from eigen_reptile.learner import Learner
+from eigen_reptile.models import Conv4
 from eigen_reptile.tasks import Batches, Tasks, each_task
 from eigen_reptile.threads import side_by_side
 
@@ -172,10 +173,7 @@ class Suggestion(NamedTuple):
     clip: float | None = None
     tasks: int = 4
     shots: int = 1
-    filters: int = 32
-    head: bool = True
-    layers: Literal["plain", "warp", "noise"] = "plain"
-    """What the blocks of the network have, as `Conv4` says."""
+    model: Conv4 = Conv4(pooling="valid")
 
 
 @dataclass(frozen=True)

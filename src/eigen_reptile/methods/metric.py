@@ -11,6 +11,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import GradientMethod
 from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
+from eigen_reptile.models import Conv4
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Tasks
 
@@ -25,7 +26,7 @@ class MetricMethod(GradientMethod):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(filters=64, head=False)
+        return Suggestion(model=Conv4(64, "valid", head=False))
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         tasks, learner = iteration.tasks, iteration.learner

@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.method import Domain, Iteration, Suggestion
 from eigen_reptile.methods.metric import MetricMethod, class_means, members, placed, vectors, whole_set
+from eigen_reptile.models import Conv4
 from eigen_reptile.tasks import Tasks
 
 
@@ -45,7 +46,7 @@ class MixtFsl(MetricMethod):
     @property
     def suggests(self) -> Suggestion | None:
         """Three tasks have 240 pictures; the authors take 200 at a time."""
-        return Suggestion(tasks=3, filters=64, head=False)
+        return Suggestion(tasks=3, model=Conv4(64, "valid", head=False))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The components, class after class."""

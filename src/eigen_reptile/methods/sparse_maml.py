@@ -11,6 +11,7 @@ from torch import Tensor
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.maml import Maml, Rule
 from eigen_reptile.methods.method import Domain, Suggestion
+from eigen_reptile.models import Conv4
 from eigen_reptile.streams import stream
 
 
@@ -25,7 +26,7 @@ class SparseMaml(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=35, lr=0.1, after=35, tasks=2, filters=64)
+        return Suggestion(steps=35, lr=0.1, after=35, tasks=2, model=Conv4(64, "valid"))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """About half of the parameters of each tensor are let through."""

@@ -13,6 +13,7 @@ from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import META_LOSS
 from eigen_reptile.methods.maml import Maml, Rule, sparing
 from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
+from eigen_reptile.models import Conv4
 from eigen_reptile.tasks import each_step
 
 WARP, WARP_LOSS = "warp", "warp_loss"
@@ -38,7 +39,7 @@ class WarpMaml(Maml):
     @property
     def suggests(self) -> Suggestion | None:
         """As others have it who ran it on mini-ImageNet; the authors published no code for that."""
-        return Suggestion(steps=5, lr=0.1, after=5, tasks=1, shots=5, filters=64, layers="warp")
+        return Suggestion(steps=5, lr=0.1, after=5, tasks=1, shots=5, model=Conv4(64, "valid", layers="warp"))
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         return sparing(learner, WARP, super().rule(learner, extra))
