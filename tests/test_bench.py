@@ -61,7 +61,7 @@ def test_all_take_the_same_step(exp: Experiment, build: Callable[[], nn.Module],
     state = TrainState.fresh(stage)
     module = build().double()
     nn.utils.vector_to_parameters(state.theta[0].clone(), module.parameters())
-    after, _ = iterate(stage, exp.method.propose, state)
+    after, _ = iterate(stage, exp.method.propose, state, *training_data(stage, state.step))
     loss = nn.CrossEntropyLoss() if exp.data.classifies else nn.MSELoss()
     reptile(module, *plain_data(stage, 0), optimizers_of(exp), loss, exp.meta.lr[0])
     theta = nn.utils.parameters_to_vector(module.parameters()).detach()
@@ -81,7 +81,7 @@ def test_the_peers_maml_takes_the_same_step(peer: Reptile) -> None:
     module = MAML.model.build((3, 12, 12), 5).double()
     nn.utils.vector_to_parameters(state.theta[0].clone(), module.parameters())
     with torch.no_grad():
-        after, _ = iterate(stage, MAML.method.propose, state)
+        after, _ = iterate(stage, MAML.method.propose, state, *training_data(stage, state.step))
     peer(module, *plain_data(stage, 0), optimizers_of(MAML), nn.CrossEntropyLoss(), MAML.meta.lr[0])
     theta = nn.utils.parameters_to_vector(module.parameters()).detach()
     torch.testing.assert_close(theta - state.theta[0], after.theta[0] - state.theta[0], rtol=1e-6, atol=1e-10)

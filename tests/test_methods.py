@@ -225,7 +225,7 @@ def test_every_method_learns_an_easy_problem(name: str) -> None:
     state = fresh = TrainState.fresh(stage)
     with torch.no_grad():
         for _ in range(exp.meta.steps):
-            state, _ = iterate(stage, exp.method.propose, state)
+            state, _ = iterate(stage, exp.method.propose, state, *training_data(stage, state.step))
     before, after = (
         validate(stage, Start(at.theta, at.memory, exp.inner, exp.method), 30, silent("", 0)).values[:, :, -1].mean()
         for at in (fresh, state)

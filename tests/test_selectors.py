@@ -28,7 +28,7 @@ from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks, draw_batches
-from eigen_reptile.train import iterate
+from eigen_reptile.train import iterate, training_data
 
 WAY, SAMPLES = 2, 150
 INNER = InnerConfig(steps=7, batch=10, lr=0.1)
@@ -106,7 +106,7 @@ def parameters_after(method: Method, problem: str, steps: int = 3) -> Tensor:
     state = TrainState.fresh(stage)
     with torch.no_grad():
         for _ in range(steps):
-            state, _ = iterate(stage, method.propose, state)
+            state, _ = iterate(stage, method.propose, state, *training_data(stage, state.step))
     return state.theta
 
 

@@ -17,7 +17,7 @@ from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.threads import LARGE, side_by_side
-from eigen_reptile.train import iterate
+from eigen_reptile.train import iterate, training_data
 
 CPU = torch.device("cpu")
 
@@ -74,7 +74,7 @@ def trained(exp: Experiment, cores: int) -> TrainState:
     state = TrainState.fresh(stage)
     with torch.no_grad():
         for _ in range(4):
-            state, _ = iterate(stage, exp.method.propose, state)
+            state, _ = iterate(stage, exp.method.propose, state, *training_data(stage, state.step))
     return state
 
 

@@ -23,7 +23,7 @@ from eigen_reptile.methods import METHODS, Proposal
 from eigen_reptile.progress import Report, silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
-from eigen_reptile.train import training_data
+from eigen_reptile.train import training_data, training_data_from
 
 SMALL = Experiment(
     meta=MetaConfig(steps=12, lr=(0.5,)),
@@ -117,6 +117,19 @@ def test_every_method_and_step_size_sees_the_same_tasks_and_batches() -> None:
         assert torch.equal(part[0], whole[3])
     assert not torch.equal(many_lanes[0].y[0], many_lanes[0].y[1])
     assert not torch.equal(many_lanes[1].chosen[0], many_lanes[1].chosen[1])
+
+
+@pytest.mark.parametrize("lr", [(0.1,), (0.1, 0.2)])
+def test_what_is_drawn_ahead_is_what_each_step_would_draw_itself(
+    lr: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eigen_reptile.train.AHEAD_BYTES", 50_000)
+    stage = prepare(replace(SMALL, meta=replace(SMALL.meta, lr=lr), seeds=(3, 4)), silent, "cpu")
+    data = training_data_from(stage, 7)
+    for step in range(7, 7 + 20):
+        for ahead, own in zip(next(data), training_data(stage, step), strict=True):
+            for found, expected in zip(ahead, own, strict=True):
+                assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(

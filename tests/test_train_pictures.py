@@ -21,7 +21,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import Best, TrainState
-from eigen_reptile.train import iterate, settle_machine
+from eigen_reptile.train import iterate, settle_machine, training_data
 from interrupted import Interrupted, interrupt_at
 from pictures import SMALL, Patterns
 
@@ -33,7 +33,7 @@ def by_hand(exp: Experiment) -> tuple[Stage, list[TrainState]]:
     states = [TrainState.fresh(stage)]
     with torch.no_grad():
         for _ in range(exp.meta.steps):
-            states.append(iterate(stage, exp.method.propose, states[-1])[0])
+            states.append(iterate(stage, exp.method.propose, states[-1], *training_data(stage, states[-1].step))[0])
     return stage, states
 
 

@@ -4,7 +4,7 @@ import ctypes
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ Propose = Callable[[Iteration], Proposal]
 LOG_EVERY = 50
 COMPILE_FROM = 3000
 """Outer iterations from which on compiling pays."""
+AHEAD_BYTES = 2**20
+"""What iterations that are drawn together may take: one on pictures takes more than that by itself."""
 CHECKPOINT_SECONDS = 120
 """No more than this much of the work is lost on a crash, however slow the iterations are."""
 
@@ -52,11 +54,12 @@ def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> T
         log.info("continuing after iteration %d", state.step)
         seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
 
+    data = training_data_from(stage, state.step)
     started, first = time.monotonic(), state.step
     saved = started
     while not finished(exp, state):
         began = time.monotonic()
-        state, proposal = iterate(stage, propose, state)
+        state, proposal = iterate(stage, propose, state, *next(data))
         seconds += _since(began)
         state, metrics = _observe(stage, run, state, seconds)
         last = finished(exp, state)
@@ -84,9 +87,10 @@ def finished(exp: Experiment, state: TrainState) -> bool:
     return state.step >= exp.meta.steps or not state.alive or stale
 
 
-def iterate(stage: Stage, propose: Propose, state: TrainState) -> tuple[TrainState, Proposal]:
-    """One outer iteration of all lanes."""
-    tasks, batches = training_data(stage, state.step)
+def iterate(
+    stage: Stage, propose: Propose, state: TrainState, tasks: Tasks, batches: Batches
+) -> tuple[TrainState, Proposal]:
+    """One outer iteration of all lanes, on the data of its step."""
     step = torch.tensor(state.step, device=stage.device)
     own = propose(Iteration(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step))
     proposal = stage.exp.method.settled(_averaged(own, tasks.x.shape[1], stage))
@@ -102,11 +106,28 @@ def _averaged(own: Proposal, tasks: int, stage: Stage) -> Proposal:
     return own.with_tensors(totals).over(stage.exp.meta.batch)
 
 
+def training_data_from(stage: Stage, step: int) -> Iterator[tuple[Tasks, Batches]]:
+    """The data of one iteration after the other: where they are small, those of many are drawn together."""
+    first = training_data(stage, step)
+    yield first
+    ahead = max(1, AHEAD_BYTES // sum(part.nbytes for parts in first for part in parts))
+    while True:
+        yield from _data_of(stage, range(step + 1, step + 1 + ahead))
+        step += ahead
+
+
 def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     """This worker's tasks and mini-batches of one iteration; lanes of the same seed get the same."""
+    (found,) = _data_of(stage, range(step, step + 1))
+    return found
+
+
+def _data_of(stage: Stage, steps: range) -> Iterator[tuple[Tasks, Batches]]:
+    """The same of several iterations, which are drawn as if they were lanes."""
     exp = stage.exp
-    task_rngs = [stream(seed, "tasks", step) for seed in exp.seeds]
-    batch_rngs = [stream(seed, "batches", step) for seed in exp.seeds]
+    task_rngs, batch_rngs = (
+        [stream(seed, purpose, step) for step in steps for seed in exp.seeds] for purpose in ("tasks", "batches")
+    )
     tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
     batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
     if stage.flips is not None:
@@ -114,12 +135,14 @@ def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
     share = list(stage.workers.share(exp.meta.batch))
     if len(share) < exp.meta.batch:
         tasks, batches = Tasks(*(part[:, share] for part in tasks)), Batches(*(part[:, share] for part in batches))
-    copies = len(exp.meta.lr)  # lanes are ordered by step size, then by seed
-    if copies == 1:
-        return tasks, batches
-    return Tasks(*(torch.cat([part] * copies) for part in tasks)), Batches(
-        *(torch.cat([part] * copies) for part in batches)
-    )
+    copies = len(exp.meta.lr)
+
+    def by_step(part: Tensor) -> Tensor:
+        lanes = part.unflatten(0, (len(steps), len(exp.seeds)))
+        return lanes if copies == 1 else torch.cat([lanes] * copies, dim=1)  # ordered by step size, then by seed
+
+    own_tasks, own_batches = (zip(*map(by_step, parts), strict=True) for parts in (tasks, batches))
+    return zip(map(Tasks._make, own_tasks), map(Batches._make, own_batches), strict=True)
 
 
 def settle_machine() -> None:

@@ -19,7 +19,7 @@ from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks
-from eigen_reptile.train import iterate, maybe_compiled, settle_machine, training_data
+from eigen_reptile.train import iterate, maybe_compiled, settle_machine, training_data, training_data_from
 
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
 Optimizers = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -31,12 +31,12 @@ def library(exp: Experiment) -> Contender:
     """A whole iteration as `train` does it, sampling included."""
     stage = library_stage(exp)
     propose = maybe_compiled(exp)
-    state = TrainState.fresh(stage)
+    state, data = TrainState.fresh(stage), training_data_from(stage, 0)
 
     @torch.no_grad()
     def contender() -> None:
         nonlocal state
-        state, _ = iterate(stage, propose, state)
+        state, _ = iterate(stage, propose, state, *next(data))
 
     return contender
 

@@ -18,7 +18,7 @@ from eigen_reptile.progress import Announce
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import Batches, Tasks, take_samples
-from eigen_reptile.train import iterate, settle_machine
+from eigen_reptile.train import iterate, settle_machine, training_data
 
 TRAINING = 150
 """Iterations of Reptile, so that the inner loop starts from something that has learnt to learn."""
@@ -48,7 +48,7 @@ def trained(announce: Announce) -> Float[Tensor, "d"]:
     state = TrainState.fresh(stage)
     with torch.no_grad():
         for iteration in range(TRAINING):
-            state, _ = iterate(stage, exp.method.propose, state)
+            state, _ = iterate(stage, exp.method.propose, state, *training_data(stage, iteration))
             report(iteration + 1, {})
     return state.theta[0]
 
