@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from eigen_reptile.config import Experiment, MetaConfig
@@ -86,7 +86,7 @@ class TrainState(NamedTuple):
         step = self.step + 1
         move, outer = self.outer.moved(proposal.direction, meta, step)
         theta = self.theta + lr[:, None] * move
-        finite = theta.isfinite().all(-1) & proposal.memory.square.isfinite().all(-1)
+        finite = _finite(theta) & _finite(proposal.memory.square)
         alive = self.diverged_at < 0
         if bool((alive & finite).all()):  # nearly always, and then nothing needs to be put together
             return self._replace(step=step, theta=theta, memory=proposal.memory, outer=outer)
@@ -145,6 +145,11 @@ class TrainState(NamedTuple):
         memory = InnerState(kept["memory.square"], kept["memory.steps"])
         outer = OuterState(kept["outer.first"], kept["outer.second"])
         return TrainState(step, kept["theta"], memory, kept["diverged_at"], best, outer)
+
+
+def _finite(rows: Float[Tensor, "S D"]) -> Bool[Tensor, "S"]:
+    """Whether all numbers of each row are finite, by their sum, which takes a fraction of the time to look at each."""
+    return rows.sum(-1).isfinite()
 
 
 def _where(lanes: Tensor, new: Tensor, old: Tensor) -> Tensor:
