@@ -97,6 +97,19 @@ def test_pictures_begin_with_the_papers_settings(data: str) -> None:
     assert (evaluation.shots, evaluation.after, evaluation.batch) == ((1, 5), (50,), 15)
 
 
+@pytest.mark.parametrize(("data", "times"), [("cifar-fs", 1), ("omniglot", 2), ("glyphs", 2)])
+def test_methods_with_settings_of_their_own_begin_with_those(data: str, times: int) -> None:
+    """MAML's, for things: 5 steps of 0.01 on N times the mean loss, 4 tasks of 15 queries, Adam at 0.001."""
+    experiment = standard(DATASETS[data], METHODS["maml"])
+    assert experiment.model == Conv4(filters=32, pooling="valid")
+    assert experiment.task == TaskConfig(way=5, shots=1, queries=15 if times == 1 else 5)
+    inner, meta = experiment.inner, experiment.meta
+    assert (inner.steps, inner.batch, inner.lr, inner.optimizer) == (5, 5, 0.05, "sgd")
+    assert (meta.batch, meta.optimizer, meta.clip) == (4 * times, "adam", 10.0)
+    assert meta.lr == pytest.approx((0.001 if times == 1 else 0.003,))
+    assert standard(DATASETS[data], METHODS["maml"], filters=7).model == replace(experiment.model, filters=7)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -135,19 +135,20 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
         return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
     way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
     shots, model, meta = 15, Conv4(filters or Conv4.filters), MetaConfig(steps=3000, batch=5, keep="best")
-    after, batch = 50, 15
+    queries, after, batch = 15, 50, 15
     if own := method.suggests:
+        own = own.for_characters() if data.characters else own
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
         shots, model = own.shots, replace(own.model, filters=filters or own.model.filters)
         meta = replace(meta, batch=own.tasks, lr=(own.outer_lr,), optimizer="adam", clip=own.clip)
-        after, batch = own.after, WHOLE
+        queries, after, batch = own.queries, own.after, WHOLE
     if method.batches(inner) > inner.steps:  # enough for no picture to come twice
         shots = max(shots, -(-method.batches(inner) * inner.batch // way))
     return Experiment(
         method=method,
         data=data,
         model=model,
-        task=TaskConfig(way, shots, 15 if method.wants_queries else 0),
+        task=TaskConfig(way, shots, queries if method.wants_queries else 0),
         inner=inner,
         meta=meta,
         evaluation=EvalConfig(

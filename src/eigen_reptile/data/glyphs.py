@@ -85,6 +85,10 @@ class Glyphs(Dataset):
     def classifies(self) -> bool:
         return True
 
+    @property
+    def characters(self) -> bool:
+        return True
+
     def load(self, announce: Announce) -> Banks:
         fonts = _fonts(Path(matplotlib.get_data_path()) / "fonts" / "ttf")
         digests = {font.name: hashlib.sha256(font.read_bytes()).hexdigest() for font in fonts}

@@ -44,6 +44,10 @@ class Omniglot(PictureSet):
 
     name: ClassVar[str] = "omniglot"
 
+    @property
+    def characters(self) -> bool:
+        return True
+
     def _options(self) -> dict[str, Any]:
         return {"split": self.split}
 

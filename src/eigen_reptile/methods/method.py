@@ -173,7 +173,13 @@ class Suggestion(NamedTuple):
     clip: float | None = None
     tasks: int = 4
     shots: int = 1
+    queries: int = 15
+    """Of each class."""
     model: Conv4 = Conv4(pooling="valid")
+
+    def for_characters(self) -> "Suggestion":
+        """What suits them better in a short run: larger steps, on few queries of more tasks."""
+        return self._replace(outer_lr=3 * self.outer_lr, tasks=2 * self.tasks, queries=5)
 
 
 @dataclass(frozen=True)

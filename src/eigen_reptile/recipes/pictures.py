@@ -60,14 +60,17 @@ def full(experiment: Experiment) -> Experiment:
 def in_full(experiment: Experiment) -> Experiment:
     """The paper's protocol for Reptile, Eigen-Reptile and what is built on them.
 
-    The others keep their settings, for as many iterations as most of their authors had, who kept the outer rate too.
+    The others have their own, for as many iterations as most of their authors had, who kept the outer rate too.
     """
-    longer, own, meta = full(experiment), experiment.evaluation, experiment.meta
-    if experiment.method.suggests is None:
+    longer, own = full(experiment), experiment.method.suggests
+    if own is None:
         return longer
-    evaluation = replace(longer.evaluation.by_field(), after=own.after, batch=own.batch)
-    meta = replace(meta, steps=60_000, final_lr=meta.lr[0])
-    return replace(longer, inner=experiment.inner, meta=meta, evaluation=evaluation)
+    meta = replace(experiment.meta, steps=60_000, batch=own.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
+    task = replace(experiment.task, queries=own.queries if experiment.method.wants_queries else 0)
+    evaluation = replace(
+        longer.evaluation.by_field(), after=experiment.evaluation.after, batch=experiment.evaluation.batch
+    )
+    return replace(longer, task=task, inner=experiment.inner, meta=meta, evaluation=evaluation)
 
 
 def cells_of(data: Dataset, small: Small, scale: Scale) -> dict[str, Experiment]:
