@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from eigen_reptile.config import from_json, standard, to_json
-from eigen_reptile.data import Glyphs, ImageBank
+from eigen_reptile.data import CifarFs, ImageBank
 from eigen_reptile.methods import METHODS, Domain, Ecm, Gnn, Iteration, Method, MixtFsl, Robust
 from eigen_reptile.methods.gnn import networks
 from eigen_reptile.models import Conv4
@@ -352,7 +352,7 @@ def test_a_robust_loss_will_do(method: Any) -> None:
 
 @pytest.mark.parametrize("name", ["gnn", "ecm", "mixtfsl"])
 def test_standard_settings(name: str) -> None:
-    exp = standard(Glyphs(), METHODS[name])
+    exp = standard(CifarFs(), METHODS[name])
     assert exp.model == Conv4(64, "valid", head=False)
     assert (exp.task.shots, exp.task.queries, exp.meta.lr, exp.meta.optimizer) == (1, 15, (1e-3,), "adam")
     assert exp.method.classifies
