@@ -103,20 +103,29 @@ def trajectory(
 def _points(
     gradient: Gradient, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
-    for step in range(batches.chosen.shape[2]):
-        batch_x = take_samples(x, batches.chosen[:, :, step])
-        y, weight = batches.y[:, :, step], batches.weight[:, :, step]
-        move, state = _optimizer_step(gradient(theta, batch_x, y, weight), state, config)
-        theta = theta - move
+    # What is known beforehand is made for all steps at once: step by step the many small calls would be felt.
+    steps, size = batches.chosen.shape[2:]
+    samples = take_samples(x, batches.chosen.flatten(2)).unflatten(2, (steps, size))
+    parts = (samples, batches.y, batches.weight, _rates(state, steps, config))
+    for batch_x, y, weight, rate in zip(*(part.unbind(2) for part in parts), strict=True):
+        theta, state = _optimizer_step(theta, gradient(theta, batch_x, y, weight), rate, state, config)
         yield theta, state
 
 
-def _optimizer_step(gradient: Tensor, state: InnerState, config: InnerConfig) -> tuple[Tensor, InnerState]:
+def _rates(state: InnerState, steps: int, config: InnerConfig) -> Float[Tensor, "S B n 1"]:
+    """The rate of each of the next steps; Adam's contains the bias correction."""
+    number = state.steps[..., None] + torch.arange(1, steps + 1, device=state.steps.device)
     if config.optimizer == "sgd":
-        return config.lr * gradient, state
-    square = config.beta2 * state.square + (1 - config.beta2) * gradient.square()
-    steps = state.steps + 1
-    rate = config.lr * (1 - config.beta2**steps).sqrt()
+        return torch.full_like(number, config.lr)[..., None]
+    return (config.lr * (1 - config.beta2**number).sqrt())[..., None]
+
+
+def _optimizer_step(
+    theta: Tensor, gradient: Tensor, rate: Tensor, state: InnerState, config: InnerConfig
+) -> tuple[Tensor, InnerState]:
+    if config.optimizer == "sgd":
+        return theta - rate * gradient, state
+    square = torch.lerp(state.square, gradient.square(), 1 - config.beta2)
     # The clamp changes no step; it keeps the derivative of the root finite where a gradient was exactly zero.
     root = square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
-    return rate[..., None] * gradient / (root + config.eps), InnerState(square, steps)
+    return theta - rate * gradient / (root + config.eps), InnerState(square, state.steps + 1)

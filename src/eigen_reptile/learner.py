@@ -24,7 +24,7 @@ def squared_error(output: Float[Tensor, "*L b out"], y: Float[Tensor, "*L b out"
 
 def class_error(output: Float[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
     """Cross-entropy of the softmax."""
-    return cross_entropy(output.movedim(-1, 0)[None], y[None], reduction="none")[0]
+    return cross_entropy(output.flatten(0, -2), y.flatten(), reduction="none").view(y.shape)
 
 
 def _draws_at_random(module: nn.Module) -> bool:
@@ -176,8 +176,9 @@ class Learner:
                 return torch.autograd.grad(loss, point, create_graph=differentiable)[0]
             network = self._placed_at(theta)
             loss = weighted_mean(self.sample_loss(network.module(self._numbers(x, theta), *self._told), y), weight)
-            gradients = torch.autograd.grad(loss, network.parameters, materialize_grads=True)
-            return torch.cat([gradient.reshape(-1) for gradient in gradients])
+            network.gradient.zero_()
+            loss.backward(inputs=network.parameters)
+            return network.gradient.clone()
 
     def output(self, theta: Float[Tensor, "d"], x: Shaped[Tensor, "b *shape"]) -> Shaped[Tensor, "b *out"]:
         """What one network says about b samples."""
@@ -205,7 +206,7 @@ class Learner:
     def _numbers(self, x: Tensor, theta: Tensor) -> Tensor:
         """The bytes of a picture as numbers from 0 to 1, in the layout in which a CPU convolves faster."""
         if x.dtype == torch.uint8:
-            x = x.to(theta.dtype) / 255
+            x = x.to(theta.dtype).div_(255)
         return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 and not self.batched else x
 
     def _placed_at(self, theta: Float[Tensor, "d"]) -> "_Network":
@@ -213,19 +214,22 @@ class Learner:
         network: _Network | None = getattr(self._own, "network", None)
         if network is None or (network.flat.dtype, network.flat.device) != (theta.dtype, theta.device):
             module = copy.deepcopy(self._template).to(theta)
-            network = self._own.network = _Network(module, list(module.parameters()), torch.empty_like(theta))
-            for parameter, piece in zip(network.parameters, network.flat.split(self._sizes), strict=True):
-                parameter.data = piece.view(parameter.shape)
+            network = _Network(module, list(module.parameters()), torch.empty_like(theta), torch.empty_like(theta))
+            pieces = (flat.split(self._sizes) for flat in (network.flat, network.gradient))
+            for parameter, value, gradient in zip(network.parameters, *pieces, strict=True):
+                parameter.data, parameter.grad = value.view(parameter.shape), gradient.view(parameter.shape)
+            self._own.network = network
         network.flat.copy_(theta)
         return network
 
 
 class _Network(NamedTuple):
-    """A module whose parameters are pieces of one flat vector."""
+    """A module whose parameters are pieces of one flat vector, and their gradients pieces of another."""
 
     module: nn.Module
     parameters: list[nn.Parameter]
     flat: Float[Tensor, "d"]
+    gradient: Float[Tensor, "d"]
 
 
 def weighted_mean(losses: Float[Tensor, "*L b"], weight: Float[Tensor, "*L b"]) -> Float[Tensor, "*L"]:

@@ -150,18 +150,17 @@ def settle_machine() -> None:
 
     Numbers below 1e-38, of which Adam's squares of small gradients are full, are taken for zero, because the
     arithmetic is many times slower on them. And the C library, where it can be told so, keeps large blocks that are
-    freed: otherwise each iteration gives its buffers back to the kernel and faults them in again, page by page. All
-    threads share one heap for that: those that glibc would give to each are given back as soon as they are empty.
+    freed: otherwise each iteration gives its buffers back to the kernel and faults them in again, page by page.
     """
     torch.set_flush_denormal(True)
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return  # not glibc
-    trim_threshold, mmap_threshold, heaps = -1, -3, -8
+    trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(mmap_threshold, 2**30)
-    mallopt(heaps, 1)
+    mallopt(top_pad, 2**26)  # as large as the heaps of threads, which are then kept even where they are empty
 
 
 def maybe_compiled(exp: Experiment) -> Propose:
