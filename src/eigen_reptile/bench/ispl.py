@@ -33,8 +33,8 @@ def ispl(repeats: int, announce: Announce) -> Figures:
         f"Outer iterations per second of Conv4 with 32 filters on {tasks} tasks. For each task ISPL needs "
         f"{lessons.inner.steps} forward and backward passes of {batch} pictures beside the {exp.inner.steps} of "
         f"Reptile, to fit its priors, and one forward pass each of {questions.inner.steps * batch} pictures in all, to "
-        f"ask them. `{TOGETHER}` are an iteration of Reptile and then these passes with nothing around them: what an "
-        "iteration with ISPL cannot do without."
+        f"ask them and the network that they start from. `{TOGETHER}` are an iteration of Reptile and then these "
+        "passes with nothing around them: what an iteration with ISPL cannot do without."
     )
     return race("ISPL", about, groups, (TOGETHER, "reptile"), repeats, announce)
 
@@ -43,9 +43,10 @@ WITH_ISPL = ("reptile-ispl", "eigen-reptile-ispl")
 
 
 def priors(exp: Experiment, ispl: Ispl) -> tuple[Experiment, Experiment]:
-    """Experiments that draw for each task as many mini-batches as its priors learn from, and are asked about."""
+    """Experiments that draw for each task as many mini-batches as its priors learn from, and as they and the network
+    that they start from are asked about."""
     learnt = ispl.priors * (exp.inner.steps + ispl.extra_steps)
     candidates = exp.inner.steps + ispl.extra_batches
-    asked = candidates * (ispl.priors if ispl.prior_batches else ispl.priors - 1)
+    asked = candidates * (ispl.priors if ispl.prior_batches else ispl.priors - 1) * (1 + ispl.grown)
     lessons, questions = (replace(exp, inner=replace(exp.inner, steps=steps)) for steps in (learnt, asked))
     return lessons, questions
