@@ -72,7 +72,7 @@ def test_classes_are_divided(tmp_path: Path) -> None:
 @pytest.mark.parametrize("splits", [SPLITS, ("train", "validation"), ("train", "test")])
 def test_rule_of_division(count: int, splits: tuple[Split, ...]) -> None:
     classes = [f"{number:03d}" for number in range(count)]
-    parts = divide(classes, splits, seed=3)
+    parts = divide(classes, splits, least=5, seed=3)
     assert tuple(parts) == splits
     assert sorted(chain(*parts.values())) == classes
     assert min(map(len, parts.values())) >= 5
@@ -81,7 +81,7 @@ def test_rule_of_division(count: int, splits: tuple[Split, ...]) -> None:
     for split, part in parts.items():
         share = count * shares[split] / total
         assert abs(len(part) - share) <= 1 or len(part) == 5 or (split == "train" and count < 32)
-    assert divide(classes[::-1], splits, seed=3) == parts
+    assert divide(classes[::-1], splits, least=5, seed=3) == parts
 
 
 @pytest.mark.parametrize("number", range(1, 15))
@@ -89,6 +89,29 @@ def test_too_few_classes(tmp_path: Path, number: int) -> None:
     root = write(tmp_path / "few", SIGNS[:number], number=1)
     with pytest.raises(DataError, match=f"{number} classes are too few for train, validation, test: at least 5 each"):
         Folder(root).load(silent)
+
+
+def test_few_classes_are_divided_for_small_tasks(tmp_path: Path) -> None:
+    root = write(tmp_path / "ten", [f"sign {number}" for number in range(10)], number=1)
+    parts = names(load(Folder(root, least=2)))
+    assert {split: len(part) for split, part in parts.items()} == {"train": 6, "validation": 2, "test": 2}
+
+
+def test_given_splits_may_be_as_small_as_they_are(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        write(tmp_path / "two" / split, [f"{split} 0", f"{split} 1"], number=1)
+    assert names(load(Folder(tmp_path / "two"))) == {
+        split: [f"{folder} 0", f"{folder} 1"]
+        for split, folder in {"train": "train", "validation": "val", "test": "test"}.items()
+    }
+
+
+def test_folders_around_the_classes_are_looked_through(tmp_path: Path) -> None:
+    """As the German traffic signs come: GTSRB/Final_Training/Images/<class>."""
+    write(
+        tmp_path / "signs" / "GTSRB" / "Final_Training" / "Images", [f"{number:05d}" for number in range(15)], number=1
+    )
+    assert sum(map(len, names(load(Folder(tmp_path / "signs"))).values())) == 15
 
 
 @pytest.mark.parametrize(

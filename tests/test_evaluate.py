@@ -11,7 +11,8 @@ from scipy import stats
 from torch import Tensor, nn
 
 from eigen_reptile import evaluate as module
-from eigen_reptile.config import Experiment
+from eigen_reptile.bench.conv4 import Noise
+from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Bank, Samples, TaskShape
 from eigen_reptile.evaluate import (
     MODES,
@@ -26,7 +27,7 @@ from eigen_reptile.evaluate import (
 )
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods import Reptile
+from eigen_reptile.methods import METHODS, Reptile
 from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import Stage, prepare
@@ -203,6 +204,26 @@ def test_accuracy_is_that_of_a_slow_loop(carry: Literal["fresh", "shared"]) -> N
     np.testing.assert_allclose(scores.values, expected, atol=1e-6)
     np.testing.assert_allclose(scores.of_lanes(), expected.mean(1), atol=1e-6)
     assert (expected[..., 0] != expected[..., 1]).any()  # otherwise this could not tell the modes apart
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.classifies])
+def test_a_query_is_asked_about_with_the_support_once(name: str) -> None:
+    """However a method gets to its answers, no batch of an inductive evaluation holds more than support and query."""
+    sizes: list[int] = []
+
+    class Counted(Learner):
+        def output(self, theta: Tensor, x: Tensor) -> Tensor:
+            sizes.append(len(x))
+            return super().output(theta, x)
+
+    exp = standard(Noise(side=16), METHODS[name], 4)
+    stage = prepare(exp, silent, "cpu")
+    learner = Counted(lambda: exp.model.build(stage.banks.train.shape, 5), class_error)
+    state = TrainState.fresh(stage)
+    start = Start(state.theta, state.memory, exp.inner, exp.method)
+    config = replace(exp.evaluation, after=(1,))
+    evaluate(learner, stage.banks.test, start, config, "test", TaskShape(5, 2, 3), [0], ["inductive"], IGNORE)
+    assert sizes[-15:] == [5 * 2 + 1] * 15
 
 
 def test_the_start_of_adams_memory_matters_only_if_it_is_shared() -> None:

@@ -138,15 +138,17 @@ def test_maml_is_that_of_higher() -> None:
     torch.testing.assert_close(gradient_of(Maml(), iteration), theirs, rtol=1e-6, atol=1e-9)
 
 
-def test_anil_and_boil_change_what_they_say() -> None:
-    iteration = iteration_of(pictures(Maml()))
+@pytest.mark.parametrize("kind", [Maml, MetaCurvature, SparseMaml])
+def test_what_is_adapted_is_what_they_say(kind: type[Maml]) -> None:
+    """All, the head (ANIL) or the body (BOIL); also where the gradients are mapped or masked."""
+    iteration = iteration_of(pictures(kind()))
     head = iteration.learner.head
     assert head == (3 * 1 + 1) * WAY
     changed = {}
     for adapts in ("all", "head", "body"):
-        method = Maml(adapts=adapts)
-        end, _ = method.adapted(iteration.adaptation)
-        moved = (end - iteration.point).abs()[0, 0]
+        method = kind(adapts=adapts)
+        end = method.adapted(iteration.adaptation)[0][..., : iteration.learner.d]
+        moved = (end - iteration.network).abs()[0, 0]
         changed[adapts] = (bool((moved[:-head] > 0).any()), bool((moved[-head:] > 0).any()))
     assert changed == {"all": (True, True), "head": (False, True), "body": (True, False)}
 

@@ -12,12 +12,14 @@ import pytest
 
 from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.data import CifarFs
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
 from eigen_reptile.methods import METHODS
-from eigen_reptile.models import Mlp
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import Announce, Report, silent
 from eigen_reptile.recipes import RECIPES, Recipe
+from eigen_reptile.tasks import TaskConfig
 
 SMALL = Experiment(
     method=METHODS["reptile"],
@@ -78,6 +80,25 @@ def test_a_process_that_dies_does_not_stop_the_others(tmp_path: Path) -> None:
     outcome = side_by_side([long._replace(experiment=endless), *others], 2, announce)
     assert list(outcome.results) == ["eigen-reptile", "average-weights"]
     assert "its process died (exit code -9)" in str(outcome.failed["reptile"])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_cell_that_cannot_run_does_not_stop_the_next(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One has no pictures, and another, with workers, fewer tasks than these."""
+    fits = replace(SMALL, meta=MetaConfig(steps=2, batch=2))
+    cells = {
+        "no data": replace(fits, data=CifarFs(root=tmp_path / "none"), model=Conv4(4), task=TaskConfig(way=5)),
+        "one task": replace(fits, meta=replace(fits.meta, batch=1)),
+        "fits": fits,
+    }
+    monkeypatch.setitem(RECIPES, "small", Recipe("", lambda scale: cells))
+    words = f"run small --out {tmp_path / 'runs'} --json --workers {workers}"
+    assert run(words.split()) == 1
+    told = capsys.readouterr()
+    assert list(json.loads(told.out)["results"]) == (["one task", "fits"] if workers == 1 else ["fits"])
+    assert f"{workers} of 3 cells failed. no data: " in told.err
 
 
 @pytest.mark.parametrize("more", ["--jobs 2", "--engine ray"])

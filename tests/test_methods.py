@@ -200,7 +200,8 @@ class Lines(Dataset):
 def easy(method: Method) -> Experiment:
     """Lines, or pictures, that a few iterations suffice for."""
     lr = 5.0 if method == AverageGradients() else 0.5 if wants_pictures(method) else 1.0
-    meta = MetaConfig(steps=40 if wants_pictures(method) else 30, batch=4, lr=(lr,), final_lr=lr)
+    steps = 60 if has_layers(method) else 40 if wants_pictures(method) else 30
+    meta = MetaConfig(steps=steps, batch=4, lr=(lr,), final_lr=lr)
     if method.wants_queries:
         lr = 0.02 if has_layers(method) else 0.01 if method.classifies else 0.05
         meta = replace(meta, lr=(lr,), final_lr=lr, optimizer="adam")

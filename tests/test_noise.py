@@ -257,7 +257,7 @@ def test_given_labels(tmp_path: Path) -> None:
             noisy_bank(small, NoiseConfig("labels", where="bank", file=write(tmp_path, lines)), set(names))
 
     refused(lines[:-1], "2 labels for the 3 pictures of class-02")
-    refused([*lines, ["class-02", "class-77"]], "picture 11: the data set has no class class-02 or no class class-77")
+    refused([*lines, ["class-02", "class-77"]], "picture 11: the data set has no class named 'class-77'")
     refused([*lines, ["class-02"]], "line 12: 1 values in 2 columns")
     refused([["class", "told"], *lines[1:]], "one column named label")
 
@@ -285,7 +285,7 @@ def test_given_labels_in_arrays(tmp_path: Path) -> None:
         told(clean_label=true, worse_label=worse / 2)
     with pytest.raises(DataError, match="8 labels in worse_label for 9 pictures"):
         told(clean_label=true, worse_label=worse[:-1])
-    with pytest.raises(DataError, match="no class 0 or no class 7"):
+    with pytest.raises(DataError, match="no class named '7'"):
         told(clean_label=true, worse_label=np.full(9, 7))
     file.write_bytes(b"PK nothing")
     with pytest.raises(DataError, match="not a whole zip"):
@@ -306,9 +306,9 @@ BAD_TABLES: dict[str, Sequence[Sequence[object]]] = {
     "add up to 0.9": [["", "class-00", "class-01"], ["class-00", 0.5, 0.4], ["class-01", 0, 1]],
     "add up to 2": [["", "class-00", "class-01"], ["class-00", 1, 1], ["class-01", 0, 1]],
     "two columns of one name": [["", "class-00", "class-00"], ["class-00", 1, 0]],
-    "no class named class-98": [["", "class-00"], ["class-00", 1], ["class-98", 1]],
+    "no class named 'class-98'": [["", "class-00"], ["class-00", 1], ["class-98", 1]],
     "no column for 19": [["", "class-00"], *[[name, 1] for name in NAMES]],
-    "no class named class-99": [["", "class-00", "class-99"], ["class-00", 0.5, 0.5]],
+    "no class named 'class-99'": [["", "class-00", "class-99"], ["class-00", 0.5, 0.5]],
     "not negative": [["", "class-00", "class-01"], ["class-00", 1.5, -0.5], ["class-01", 0, 1]],
     "no row for 19": [["", "class-00"], ["class-00", 1]],
     "values for 2 classes": [["", "class-00", "class-01"], ["class-00", 1]],
@@ -325,6 +325,17 @@ def test_tables_that_are_none_are_refused(problem: str, tmp_path: Path) -> None:
         class_table(noise, NAMES, KNOWN)
 
 
+def test_what_goes_to_other_splits_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows: list[list[object]] = [[" ", "a", " b", "c "], [" a", 0.3334, 0.3333, 0.3333], ["b", 0, 1, 0]]
+    noise = NoiseConfig("matrix", where="bank", file=write(tmp_path, rows))
+    np.testing.assert_allclose(class_table(noise, ["a", "b"], {"a", "b", "c"}), [[0.5, 0.5], [0.0, 1.0]], atol=1e-3)
+    assert f"16.7 % of what {noise.file} says of these classes goes to classes of other splits" in caplog.text
+    lines = [["class", "label"], ["class-00", "class-01"], ["class-01", "elsewhere"]]
+    labels = NoiseConfig("labels", where="bank", file=write(tmp_path, lines))
+    given_labels(bank(classes=2, each=1), labels, {*NAMES, "elsewhere"})
+    assert "1 of 2 pictures are given classes of other splits" in caplog.text
+
+
 def test_a_class_that_goes_nowhere_is_refused(tmp_path: Path) -> None:
     rows: list[list[object]] = [["", "a", "b", "c"], ["a", 0, 0, 1], ["b", 0, 1, 0]]
     with pytest.raises(DataError, match="sends all of a to classes that are not trained on"):
@@ -339,6 +350,8 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         NoiseConfig("symmetric")
     with pytest.raises(ValueError, match=r"--noise\.file"):
         NoiseConfig("matrix")
+    with pytest.raises(ValueError, match="follows a rule, not a file"):
+        NoiseConfig("symmetric", 0.5, file=tmp_path)
     with pytest.raises(ValueError, match="where bank"):
         NoiseConfig("labels", where="task", file=tmp_path)
     with pytest.raises(ValueError, match="which noise is meant"):

@@ -19,7 +19,21 @@ from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Iteration, Method, Reptile, Selected, Selector, SelfPaced
+from eigen_reptile.methods import (
+    METHODS,
+    EigenReptile,
+    Ispl,
+    Iteration,
+    Maml,
+    Method,
+    Reptile,
+    Robust,
+    Selected,
+    Selector,
+    SelfPaced,
+    Taml,
+    WarpMaml,
+)
 from eigen_reptile.methods.selected import Selection, keep
 from eigen_reptile.models import Conv4
 from eigen_reptile.noise import NoiseConfig
@@ -102,6 +116,26 @@ def test_a_loss_counts_only_where_it_has_grown() -> None:
         found = ispl.select(Iteration(LEARNER, theta, InnerState.empty(theta), tasks, batches, INNER, torch.tensor(0)))
     assert 0 < grew.sum() <= len(grew) - INNER.steps * INNER.batch
     assert found.batches.chosen.flatten().tolist() == candidates[~grew][: INNER.steps * INNER.batch].tolist()
+
+
+@pytest.mark.parametrize("method", [Maml(), Maml(order=1), Taml(bias="theil"), WarpMaml()], ids=str)
+def test_methods_that_go_down_gradients_learn_from_what_is_kept(method: Method) -> None:
+    """The direction is the one that the method alone takes from the mini-batches that the selector makes."""
+    chooses = Selected(method, Ispl())
+    exp = standard(Noise(side=16), chooses, 4)
+    exp = replace(exp, task=replace(exp.task, shots=10), inner=replace(exp.inner, batch=5))
+    stage = prepare(replace(exp, meta=replace(exp.meta, batch=2)), silent, "cpu")
+    state = TrainState.fresh(stage)
+    iteration = Iteration(
+        stage.learner, state.theta, state.memory, *training_data(stage, 0), exp.inner, torch.tensor(0)
+    )
+    with torch.no_grad():
+        found = chooses.settled(chooses.propose(iteration))
+        kept = Ispl().select(iteration).batches
+        alone = method.settled(method.propose(iteration._replace(batches=kept)))
+    assert torch.equal(found.direction, alone.direction)
+    assert found.direction.shape == state.theta.shape
+    assert 0 < float(found.stats["kept"]) < 1
 
 
 def test_what_is_kept_is_cleaner_than_what_there_was() -> None:
@@ -253,7 +287,9 @@ def test_impossible_settings(settings: dict[str, float]) -> None:
 
 def test_what_cannot_select_is_refused() -> None:
     with pytest.raises(ValueError, match="one selector is enough"):
-        Selected(METHODS["reptile-ispl"], Ispl())
+        Selected(Robust(METHODS["reptile-ispl"]), Ispl())
+    with pytest.raises(ValueError, match="Prototypical has no inner loop"):
+        Selected(Robust(METHODS["prototypical"]), SelfPaced())
     with pytest.raises(ValueError, match="40 priors cannot share 30 samples"):
         standard(Sine(), Selected(Reptile(), Ispl(priors=40, prior_batches=3)))
 

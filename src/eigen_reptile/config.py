@@ -12,7 +12,7 @@ from cattrs.strategies import configure_tagged_union, include_subclasses
 from eigen_reptile.data import Dataset, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.methods import EigenReptile, Method, Selector
+from eigen_reptile.methods import EigenReptile, Method, Selected, Selector
 from eigen_reptile.models import Conv4, Mlp, Model
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.tasks import TaskConfig
@@ -142,7 +142,7 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
         shots, model = own.shots, replace(own.model, filters=filters or own.model.filters)
         meta = replace(meta, batch=own.tasks, lr=(own.outer_lr,), optimizer="adam", clip=own.clip)
         queries, after, batch = own.queries, own.after, WHOLE
-    if method.batches(inner) > inner.steps:  # enough for no picture to come twice
+    if isinstance(method, Selected):  # enough for no picture to come twice
         shots = max(shots, -(-method.batches(inner) * inner.batch // way))
     return Experiment(
         method=method,

@@ -240,7 +240,7 @@ def _inductive(
 ) -> Float[Tensor, "S T q way"]:
     """Each query in a batch with the support, so that no query helps another."""
     queries = tasks.query_x.unsqueeze(3).unbind(2)
-    batches = (torch.cat([tasks.x, one], dim=2) for one in queries)
+    batches = queries if method.sees_support else (torch.cat([tasks.x, one], dim=2) for one in queries)
     return torch.stack([method.answers(learner, point, tasks, batch)[:, :, -1] for batch in batches], dim=2)
 
 

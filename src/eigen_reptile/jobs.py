@@ -37,7 +37,7 @@ class Job(NamedTuple):
 
 class Outcome(NamedTuple):
     results: dict[str, dict[str, Any]]
-    failed: dict[str, RunError]
+    failed: dict[str, Exception]
 
     @staticmethod
     def of(jobs: Sequence[Job], found: Mapping[str, dict[str, Any] | RunError]) -> "Outcome":
@@ -158,11 +158,15 @@ def messages_of(job: Job, send: Callable[[Message], None]) -> Announce:
     return announce
 
 
+FAILURES = (RunError, DataError, OSError)
+"""What ends a job and no other: anything else is a mistake of the program."""
+
+
 def ended(job: Job, announce: Announce) -> Ended:
     """Do a job, and tell how it ended."""
     try:
         return Ended(job.run(announce), "")
-    except (RunError, DataError, OSError) as error:
+    except FAILURES as error:
         return Ended(None, str(error))
 
 

@@ -187,8 +187,10 @@ def data_command(args: Sequence[str]) -> None:
         raise UsageError("say which noise to look at: --noise.kind symmetric, asymmetric, matrix or labels")
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         banks = options.data.load(progress.task)
-    task = banks.train.fitted(TaskShape(options.task.way, options.task.shots, 0))
-    found = realised(banks.train, options.noise, class_names(banks), task, options.labels)
+        if not class_names(banks):
+            raise UsageError(f"{data} has no labels that could be wrong")
+        task = banks.train.fitted(TaskShape(options.task.way, options.task.shots, 0))
+        found = realised(banks.train, options.noise, class_names(banks), task, options.labels)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     transitions(found.names, found.counts, options.out)
     if options.output.json:

@@ -12,7 +12,7 @@ from eigen_reptile.cli.output import logging_to_stderr, progress_bars
 from eigen_reptile.distributed import Workers, joined, launch, launched, restarted
 from eigen_reptile.experiment import run_folder
 from eigen_reptile.files import RunError
-from eigen_reptile.jobs import Job, Outcome, on_ray, side_by_side
+from eigen_reptile.jobs import FAILURES, Job, Outcome, on_ray, side_by_side
 from eigen_reptile.stage import found_device, prepare
 
 log = logging.getLogger(__name__)
@@ -43,22 +43,28 @@ def _here(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
         for job in jobs:
             try:
                 outcome.results[job.name] = job.run(progress.task, workers)
-            except RunError as error:
+            except FAILURES as error:
                 outcome.failed[job.name] = error
     return outcome
 
 
 def _by_workers(jobs: Sequence[Job], work: Work, output: Output) -> Outcome:
-    unfinished = [job for job in jobs if not (job.folder / "result.json").exists()]
+    outcome, unfinished = Outcome({}, {}), []
     with logging_to_stderr(output), progress_bars(output) as progress:
-        for job in unfinished:  # what is wrong with a job is wrong before any worker is started
-            prepare(job.experiment, progress.task, work.device, Workers(count=work.workers))
-            with run_folder(job.folder, job.experiment):
-                pass
+        for job in jobs:  # what is wrong with a job is wrong before any worker is started
+            if (job.folder / "result.json").exists():
+                continue
+            try:
+                prepare(job.experiment, progress.task, work.device, Workers(count=work.workers))
+                with run_folder(job.folder, job.experiment):
+                    unfinished.append(job)
+            except FAILURES as error:
+                outcome.failed[job.name] = error
     if unfinished:
         launch(_worker, (unfinished, work, output), work.workers)
-    outcome = Outcome({}, {})
     for job in jobs:
+        if job.name in outcome.failed:
+            continue
         with run_folder(job.folder, job.experiment) as run:
             if found := run.result():
                 outcome.results[job.name] = found

@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 SPLIT_NAMES: dict[str, Split] = {
     "train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test",
 }  # fmt: skip
+DEPTH = 6
+"""Folders within folders down to which pictures are looked for: data sets are wrapped in several at times."""
 SHARES: dict[Split, int] = {"train": 64, "validation": 16, "test": 20}
-LEAST = 5
-"""Classes that a split gets at least, so that tasks of five classes can be drawn from it."""
 
 
 @final
@@ -32,7 +32,7 @@ class Folder(PictureSet):
 
     Every picture is stretched to a square, as mini-ImageNet was made: nothing is cut off, but its proportions change.
     It is turned upright by its EXIF tag, and what is transparent becomes white. Without given splits, the classes are
-    shuffled and divided 64 : 16 : 20, at least five for each; a split that is not given is taken from `train` likewise.
+    shuffled and divided 64 : 16 : 20; a split that is not given is taken from `train` likewise.
     """
 
     root: Path | None = None
@@ -41,6 +41,8 @@ class Folder(PictureSet):
     """Height and width that all pictures are brought to. 84 shows more detail, and takes seven times as long."""
     channels: Literal["auto", "grey", "rgb"] = "auto"
     """`auto`: grey if every picture is stored so, else RGB."""
+    least: int = 5
+    """Classes that a split gets at least where they are divided: as many as a task has (--task.way)."""
     split_seed: int = 0
     """Seed by which the classes are shuffled before they are divided into splits."""
 
@@ -49,17 +51,19 @@ class Folder(PictureSet):
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"size must be at least 1, not {self.size}")
+        if self.least < 1:
+            raise ValueError(f"least must be at least 1, not {self.least}")
         if self.split_seed < 0:
             raise ValueError(f"split_seed must be at least 0, not {self.split_seed}")
 
     def _options(self) -> dict[str, Any]:
-        return {"size": self.size, "channels": self.channels, "split_seed": self.split_seed}
+        return {"size": self.size, "channels": self.channels, "least": self.least, "split_seed": self.split_seed}
 
     def _sources(self, announce: Announce) -> Mapping[str, Source]:
         if self.root is None:
             raise DataError("--data.root must say where the pictures lie: a folder with a folder for each class")
         root = self._find_root() or self.root
-        return {"": ZipSource(root) if root.is_file() else FolderSource(root, depth=3)}
+        return {"": ZipSource(root) if root.is_file() else FolderSource(root, depth=DEPTH)}
 
     def _contents(self, sources: Mapping[str, Source]) -> Contents:
         (source,) = sources.values()
@@ -80,7 +84,7 @@ class Folder(PictureSet):
         if empty and not self.skip_broken:
             raise DataError(
                 f"no pictures lie right in {len(empty)} of its folders, the first of them {empty[0]}: remove them, "
-                "or leave them out by --data.skip-broken"
+                "or leave them out (train has --data.skip-broken for that)"
             )
 
     def _completed(self, splits: Mapping[Split, Classes]) -> dict[Split, Classes]:
@@ -91,7 +95,9 @@ class Folder(PictureSet):
         }
         train = filled.get("train", {})
         wanted = [split for split in SHARES if split == "train" or split not in filled]
-        parts = divide(list(train), wanted, self.split_seed)
+        if wanted == ["train"]:
+            return filled
+        parts = divide(list(train), wanted, self.least, self.split_seed)
         return filled | {split: {name: train[name] for name in names} for split, names in parts.items()}
 
 
@@ -144,18 +150,18 @@ def _count(classes: Classes) -> int:
     return sum(map(len, classes.values()))
 
 
-def divide(names: Sequence[str], splits: Sequence[Split], seed: int) -> dict[Split, list[str]]:
+def divide(names: Sequence[str], splits: Sequence[Split], least: int, seed: int) -> dict[Split, list[str]]:
     """Share the classes out to these splits by 64 : 16 : 20, in an order that the seed decides."""
-    if len(names) < LEAST * len(splits):
+    if len(names) < least * len(splits):
         raise DataError(
-            f"{len(names)} classes are too few for {', '.join(splits)}: at least {LEAST} each are needed; add classes, "
-            "or lay them out yourself as train, val and test"
+            f"{len(names)} classes are too few for {', '.join(splits)}: at least {least} each are needed; add classes, "
+            "lay them out yourself as train, val and test, or have smaller tasks (as by --data.least 2 --task.way 2)"
         )
     order = np.random.default_rng(seed).permutation(len(names))
     shuffled = [sorted(names)[place] for place in order]
     parts: dict[Split, list[str]] = {}
     total = sum(SHARES[split] for split in splits)
     for split in splits[1:]:  # the first is train, which gets the rest
-        count = max(LEAST, round(len(names) * SHARES[split] / total))
+        count = max(least, round(len(names) * SHARES[split] / total))
         parts[split], shuffled = sorted(shuffled[:count]), shuffled[count:]
     return {splits[0]: sorted(shuffled), **parts}

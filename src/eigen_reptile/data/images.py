@@ -80,7 +80,7 @@ class ImageBank(Bank):
             raise DataError(
                 f"{task.way} classes with {task.shots} support pictures and a query each are needed, but only "
                 f"{int((self.sizes > task.shots).sum()) * self._turns} have more than {task.shots} pictures: "
-                "use fewer --evaluation.shots, or add pictures"
+                "use fewer shots (--task.shots, --evaluation.shots), or add pictures"
             )
         short = [name for name, size in zip(self.names, self.sizes, strict=True) if size < task.shots + queries]
         if short:

@@ -68,7 +68,7 @@ class MiniImagenet(PictureSet):
             split: tuple(f"{FOLDERS[split]}/{name}" for name in names)
             for split, names in class_lists("mini_imagenet").items()
         }
-        advice = "get it anew, or say by --data.per-class how many pictures of each to expect"
+        advice = "get it anew, or say by --data.per-class (--per-class for recipes) how many pictures of each to expect"
         official = Official("mini-ImageNet", classes, self.per_class, advice)
         if "images" in sources:
             found = listed_classes(sources["lists"], sources["images"])

@@ -173,7 +173,9 @@ def _read_class(pictures: Sequence[Picture], pixels: UInt8[np.ndarray, "N H W C"
             pixels[count] = picture()
         except UnreadableError as error:
             if not skip_broken:
-                raise DataError(f"{error}; put it right, or leave out broken pictures by --data.skip-broken") from error
+                raise DataError(
+                    f"{error}; put it right, or leave out broken pictures (train has --data.skip-broken for that)"
+                ) from error
             log.warning("left out: %s", error)
         else:
             count += 1

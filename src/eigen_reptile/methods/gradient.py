@@ -31,8 +31,11 @@ class GradientMethod(Method):
         return {META_LOSS: self.losses(iteration)}
 
     def weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:
-        """How much each term's gradient counts, which may depend on their means over all tasks."""
-        return {name: torch.ones_like(mean) for name, mean in means.items()}
+        """How much each term's gradient counts, which may depend on their means over all tasks.
+
+        Among the means there may be others than those of the terms, as of samples that were kept.
+        """
+        return {META_LOSS: torch.ones_like(means[META_LOSS])}
 
     def propose(self, iteration: Iteration) -> Proposal:
         """The gradients of all terms side by side, for a part of the tasks at a time: memory holds no other graph."""

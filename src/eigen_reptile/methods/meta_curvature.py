@@ -41,6 +41,7 @@ class MetaCurvature(Maml):
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         shapes = [_axes(shape) for shape in learner.shapes.values()]
+        let_through = super().rule(learner, extra)
 
         def mapped(gradient: Float[Tensor, "S B d"]) -> Float[Tensor, "S B d"]:
             lanes, rest, parts = gradient.shape[:2], extra, []
@@ -55,7 +56,7 @@ class MetaCurvature(Maml):
                         matrix, rest = rest[..., : size**2].view(*lanes, size, size), rest[..., size**2 :]
                         tensor = _product(tensor, matrix, axis)
                 parts.append(tensor.flatten(2))
-            return torch.cat(parts, dim=-1)
+            return let_through(torch.cat(parts, dim=-1))
 
         return mapped
 

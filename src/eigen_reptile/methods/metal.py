@@ -44,6 +44,10 @@ class Metal(Maml):
         return True
 
     @property
+    def sees_support(self) -> bool:
+        return True
+
+    @property
     def suggests(self) -> Suggestion | None:
         return Suggestion(steps=5, lr=0.01, after=5, tasks=2, model=Conv4(48, "valid"))
 

@@ -197,6 +197,11 @@ class Method(ABC):
         return False
 
     @property
+    def sees_support(self) -> bool:
+        """Whether its answers put the support into one batch with the samples that are asked about."""
+        return False
+
+    @property
     def suggests(self) -> Suggestion | None:
         """What to begin with on pictures, if not what the paper has for Reptile and Eigen-Reptile."""
         return None

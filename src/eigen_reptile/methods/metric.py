@@ -25,6 +25,10 @@ class MetricMethod(GradientMethod):
         return True
 
     @property
+    def sees_support(self) -> bool:
+        return True
+
+    @property
     def suggests(self) -> Suggestion | None:
         return Suggestion(model=Conv4(64, "valid", head=False))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods.method import Iteration, Proposal
+from eigen_reptile.methods.metric import MetricMethod
 from eigen_reptile.methods.wrapped import Wrapped
 from eigen_reptile.tasks import Batches, Tasks, take_samples
 
@@ -45,8 +46,13 @@ class Selected(Wrapped):
     """What chooses its samples."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.method, Selected):
-            raise ValueError("one selector is enough: its samples are not there for another to choose from")
+        inside = self.method
+        while isinstance(inside, Wrapped):
+            if isinstance(inside, Selected):
+                raise ValueError("one selector is enough: its samples are not there for another to choose from")
+            inside = inside.method
+        if isinstance(inside, MetricMethod):
+            raise ValueError(f"{type(inside).__name__} has no inner loop: there is nothing to choose samples for")
 
     def batches(self, inner: InnerConfig) -> int:
         return self.selector.batches(inner)
@@ -95,6 +101,7 @@ def keep(
     index = kept_first.gather(-1, needed % (len(places) - discarded))
     batches = Batches(*(take_samples(part, index).unflatten(2, (inner.steps, inner.batch)) for part in candidates))
     stats = {
+        "gamma": gamma.double().expand_as(losses)[..., 0],
         "kept": kept.double().mean(-1),
         "wrong": (~candidates.right).double().mean(-1),
         "wrong_discarded": (~candidates.right & ~kept).double().mean(-1),

@@ -42,4 +42,5 @@ class SparseMaml(Maml):
         number = self.mask_rate * extra
         # What lets through is 0 or 1, but its gradient is taken as if it were the number itself.
         mask = number + ((number > 0).to(number) - number).detach()
-        return lambda gradient: mask * gradient
+        let_through = super().rule(learner, extra)
+        return lambda gradient: let_through(mask * gradient)

@@ -63,4 +63,4 @@ class WarpMaml(Maml):
 
     def weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:
         found = super().weights(means)
-        return {name: self.strength * one if name == WARP_LOSS else one for name, one in found.items()}
+        return found | ({WARP_LOSS: self.strength * torch.ones_like(means[WARP_LOSS])} if WARP_LOSS in means else {})

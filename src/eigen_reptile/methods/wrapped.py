@@ -27,6 +27,10 @@ class Wrapped(Method):
         return self.method.classifies
 
     @property
+    def sees_support(self) -> bool:
+        return self.method.sees_support
+
+    @property
     def suggests(self) -> Suggestion | None:
         return self.method.suggests
 

@@ -1,5 +1,6 @@
 """Where noise acts: on a bank, on its tasks, or on the draws of mini-batches."""
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
@@ -13,6 +14,8 @@ from eigen_reptile.noise.config import NoiseConfig
 from eigen_reptile.noise.tables import class_table, file_table, flipped, mixed, read_labels, stochastic, task_table
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Batches, Tasks
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -119,6 +122,11 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np
     true, rng = bank.labels, stream(noise.seed, "noise")
     if noise.kind == "labels":
         given = read_labels(noise, bank, known)
+        if lost := int((given < 0).sum()):
+            log.warning(
+                "%d of %d pictures are given classes of other splits, and are left out where the labels are followed",
+                lost, len(given),
+            )  # fmt: skip
         return np.where(rng.random(len(true)) < noise.share, given, true)
     return flipped(true, class_table(noise, bank.names, known), rng.random(true.shape))
 

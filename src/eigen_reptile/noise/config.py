@@ -38,8 +38,11 @@ class NoiseConfig:
             raise ValueError(f"noise.seed must be a whole number from 0 to 2**63 - 1, not {self.seed}")
         if self.kind == "none" and (self.rate or self.file):
             raise ValueError("say which noise is meant: --noise.kind symmetric, asymmetric, matrix or labels")
-        if self.kind in ("symmetric", "asymmetric") and self.rate is None:
-            raise ValueError(f"{self.kind} noise needs a probability: --noise.rate")
+        if self.kind in ("symmetric", "asymmetric"):
+            if self.rate is None:
+                raise ValueError(f"{self.kind} noise needs a probability: --noise.rate")
+            if self.file is not None:
+                raise ValueError(f"{self.kind} noise follows a rule, not a file: --noise.kind matrix or labels do")
         if self.kind in ("matrix", "labels") and self.file is None:
             raise ValueError(f"noise of the kind {self.kind} needs a file: --noise.file")
         if self.kind == "labels" and self.where != "bank":

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,11 @@ from eigen_reptile.data import DataError, ImageBank, data_folder
 from eigen_reptile.data.archives import ZipSource
 from eigen_reptile.noise.config import NoiseConfig
 
+log = logging.getLogger(__name__)
+
 MAX_TABLE_BYTES = 2**24
+ROUNDING = 1e-3
+"""What the probabilities of a row may miss one by, as those that were written with few digits do."""
 
 
 def task_table(noise: NoiseConfig, classes: int) -> Float[np.ndarray, "C C"]:
@@ -56,6 +61,12 @@ def file_table(noise: NoiseConfig, names: Sequence[str], known: set[str]) -> Flo
     weights = np.array([[rows[true][given] for given in names] for true in names])
     if lost := [name for name, row in zip(names, weights, strict=True) if row.sum() == 0]:
         raise DataError(f"{noise.file} sends all of {lost[0]} to classes that are not trained on")
+    if (left_out := 1 - float(weights.sum(-1).mean())) > ROUNDING:
+        log.warning(
+            "%.1f %% of what %s says of these classes goes to classes of other splits: that is left out, and the rest "
+            "of each row scaled up to one",
+            100 * left_out, noise.file,
+        )  # fmt: skip
     return stochastic(weights)
 
 
@@ -78,10 +89,12 @@ def flipped(
 def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
     """For each true class the probabilities of the given ones, out of a CSV table of probabilities or counts."""
     lines = _read_csv(file)
-    given = lines[0][1:]
+    for line in lines:
+        line[0] = line[0].strip()
+    given = [name.strip() for name in lines[0][1:]]
     for name in (*given, *(line[0] for line in lines[1:])):
         if name not in known:
-            raise DataError(f"{file}: the data set has no class named {name}")
+            raise DataError(f"{file}: the data set has no class named {name!r}")
     if len(set(given)) < len(given):
         raise DataError(f"{file} has two columns of one name")
     table: dict[str, dict[str, float]] = {}
@@ -102,7 +115,7 @@ def read_table(file: Path, known: set[str]) -> dict[str, dict[str, float]]:
     counts = all(value.is_integer() for value in everything) and max(everything) > 1
     for name, row in table.items():
         total = sum(row.values())
-        if not counts and abs(total - 1) > 1e-6:
+        if not counts and abs(total - 1) > ROUNDING:
             raise DataError(f"{file}: the probabilities of {name} add up to {total:g}, not to 1")
         table[name] = {given: value / total for given, value in row.items()}
     return table
@@ -114,8 +127,8 @@ def read_labels(noise: NoiseConfig, bank: ImageBank, known: set[str]) -> Int[np.
     listed = (_listed_in_npz if file.suffix == ".npz" else _listed_in_csv)(file, noise.column)
     given: dict[str, list[str]] = {name: [] for name in bank.names}
     for number, pair in enumerate(listed, start=1):
-        if not known.issuperset(pair):
-            raise DataError(f"{file}, picture {number}: the data set has no class {' or no class '.join(pair)}")
+        if missing := [name for name in pair if name not in known]:
+            raise DataError(f"{file}, picture {number}: the data set has no class named {missing[0]!r}")
         true, told = pair
         if true in given:
             given[true].append(told)

@@ -31,7 +31,7 @@ SMALL = CIFAR_SMALL._replace(steps=2000, seeds=(0,))
 RATES_UNDER_NOISE = Rates(0.002, 1.0)
 """For all methods alike. Those that are best without noise are twice as large, and did worse with half of the labels
 wrong (results/noisy-clean-rates)."""
-GAMMAS = (0.8, 1.0, 1.2, 1.8)
+GAMMAS = (0.8, 1.0, 1.2)
 """Thresholds of ISPL, in the loss of a guess, that short runs on validation tasks choose from."""
 
 
