@@ -97,17 +97,24 @@ def test_pictures_begin_with_the_papers_settings(data: str) -> None:
     assert (evaluation.shots, evaluation.after, evaluation.batch) == ((1, 5), (50,), 15)
 
 
-@pytest.mark.parametrize(("data", "times"), [("cifar-fs", 1), ("omniglot", 2), ("glyphs", 2)])
-def test_methods_with_settings_of_their_own_begin_with_those(data: str, times: int) -> None:
+@pytest.mark.parametrize("data", ["cifar-fs", "omniglot", "glyphs"])
+def test_methods_with_settings_of_their_own_begin_with_those(data: str) -> None:
     """MAML's, for things: 5 steps of 0.01 on N times the mean loss, 4 tasks of 15 queries, Adam at 0.001."""
     experiment = standard(DATASETS[data], METHODS["maml"])
+    steps, rate, tasks, queries, outer = (5, 0.05, 4, 15, 0.001) if data == "cifar-fs" else (1, 0.4, 16, 5, 0.003)
     assert experiment.model == Conv4(filters=32, pooling="valid")
-    assert experiment.task == TaskConfig(way=5, shots=1, queries=15 if times == 1 else 5)
+    assert experiment.task == TaskConfig(way=5, shots=1, queries=queries)
     inner, meta = experiment.inner, experiment.meta
-    assert (inner.steps, inner.batch, inner.lr, inner.optimizer) == (5, 5, 0.05, "sgd")
-    assert (meta.batch, meta.optimizer, meta.clip) == (4 * times, "adam", 10.0)
-    assert meta.lr == pytest.approx((0.001 if times == 1 else 0.003,))
+    assert (inner.steps, inner.batch, inner.lr, inner.optimizer) == (steps, 5, rate, "sgd")
+    assert (meta.batch, meta.lr, meta.optimizer, meta.clip) == (tasks, (outer,), "adam", 10.0)
     assert standard(DATASETS[data], METHODS["maml"], filters=7).model == replace(experiment.model, filters=7)
+
+
+def test_characters_are_learnt_in_larger_steps_from_more_tasks_where_nothing_else_is_known() -> None:
+    things, characters = (standard(DATASETS[data], METHODS["prototypical"]) for data in ("cifar-fs", "omniglot"))
+    assert characters.meta.batch == 2 * things.meta.batch
+    assert characters.meta.lr[0] == pytest.approx(3 * things.meta.lr[0])
+    assert (characters.task.queries, characters.model) == (5, things.model)
 
 
 @pytest.mark.parametrize(

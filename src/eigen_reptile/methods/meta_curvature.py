@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.maml import Maml, Rule
+from eigen_reptile.methods.maml import ONE_STEP, Maml, Rule
 from eigen_reptile.methods.method import Domain, Suggestion
 from eigen_reptile.models import Conv4
 
@@ -27,7 +27,8 @@ class MetaCurvature(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=5, lr=0.05, after=10, clip=10.0, model=Conv4(128, "valid"))
+        model = Conv4(128, "valid")
+        return Suggestion(5, 0.05, after=10, clip=10.0, model=model, characters=ONE_STEP._replace(model=model))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """Maps that change nothing."""

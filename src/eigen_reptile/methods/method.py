@@ -176,10 +176,12 @@ class Suggestion(NamedTuple):
     queries: int = 15
     """Of each class."""
     model: Conv4 = Conv4(pooling="valid")
+    characters: "Suggestion | None" = None
+    """What suits characters, where that is known."""
 
     def for_characters(self) -> "Suggestion":
-        """What suits them better in a short run: larger steps, on few queries of more tasks."""
-        return self._replace(outer_lr=3 * self.outer_lr, tasks=2 * self.tasks, queries=5)
+        """What suits them better in a short run: by default larger steps, on few queries of more tasks."""
+        return self.characters or self._replace(outer_lr=3 * self.outer_lr, tasks=2 * self.tasks, queries=5)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,9 @@ def in_full(experiment: Experiment) -> Experiment:
     longer, own = full(experiment), experiment.method.suggests
     if own is None:
         return longer
-    meta = replace(experiment.meta, steps=60_000, batch=own.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
-    task = replace(experiment.task, queries=own.queries if experiment.method.wants_queries else 0)
+    there = (own.characters if experiment.data.characters else None) or own
+    meta = replace(experiment.meta, steps=60_000, batch=there.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
+    task = replace(experiment.task, queries=there.queries if experiment.method.wants_queries else 0)
     evaluation = replace(
         longer.evaluation.by_field(), after=experiment.evaluation.after, batch=experiment.evaluation.batch
     )
