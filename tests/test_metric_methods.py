@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from eigen_reptile.config import from_json, standard, to_json
+from eigen_reptile.config import MetaConfig, from_json, standard, to_json
 from eigen_reptile.data import CifarFs, ImageBank
+from eigen_reptile.experiment import run_experiment
 from eigen_reptile.methods import METHODS, Domain, Ecm, Gnn, Iteration, Method, MixtFsl, Robust
 from eigen_reptile.methods.gnn import networks
 from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
+from eigen_reptile.tasks import TaskConfig
 from test_gradient_methods import SHOTS, WAY, gradient_of, iteration_of, meta_loss, pictures
 
 SUPPORT, QUERIES, CLASSES, FEATURES = WAY * SHOTS, 9, 8, 3
@@ -383,3 +387,19 @@ def test_the_domain_is_that_of_the_training_classes() -> None:
 def test_settings_that_make_no_sense_are_refused(kind: Any, settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         kind(**settings)
+
+
+@pytest.mark.parametrize("name", ["prototypical", "ecm", "mixtfsl"])
+def test_tasks_of_more_classes_than_in_the_test_will_do(name: str, tmp_path: Path) -> None:
+    exp = pictures(METHODS[name], model=Conv4(FEATURES, head=False), task=TaskConfig(way=6, shots=1, queries=2))
+    exp = replace(exp, meta=MetaConfig(steps=2, batch=1), evaluation=replace(exp.evaluation, way=3, every=2))
+    (test,) = run_experiment(exp, tmp_path)["test"]
+    right = 3 * exp.evaluation.queries * np.array(test["per_task"])
+    np.testing.assert_allclose(right, right.round(), atol=1e-3)  # out of the queries of three classes
+
+
+@pytest.mark.parametrize("method", [METHODS["gnn"], METHODS["maml"], METHODS["reptile"]], ids=str)
+def test_methods_with_an_answer_for_each_class_refuse_that(method: Method) -> None:
+    exp = pictures(method, model=Conv4(FEATURES, head=False))
+    with pytest.raises(ValueError, match="as many classes as it was trained on, 3"):
+        replace(exp, evaluation=replace(exp.evaluation, way=2))

@@ -111,6 +111,18 @@ class Experiment:
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
 
+        headless = isinstance(self.model, Conv4) and not self.model.head
+        if self.tested_way != self.task.way and not (self.method.any_way and headless):
+            raise ValueError(
+                f"this method answers in as many classes as it was trained on, {self.task.way}: leave out "
+                "--evaluation.way, or use it for a metric method on a network without a head"
+            )
+
+    @property
+    def tested_way(self) -> int:
+        """Classes in a task of validation and test."""
+        return self.evaluation.way or self.task.way
+
     @property
     def dtype(self) -> torch.dtype:
         return torch.float64 if self.precision == "float64" else torch.float32

@@ -40,6 +40,9 @@ class EvalConfig:
     """Outer iterations between two points of the learning curve."""
     shots: tuple[int, ...] = (10,)
     """Support samples of each class (K). Each number is tested; validation uses the first."""
+    way: int | None = None
+    """Classes in a task of validation and test, for methods that can be trained on more of them (--task.way) than they
+    are tested on; as many as in training if it is not said."""
     queries: int = 15
     """Queries of each class; fewer where the classes are too small. A regression task asks about its whole grid."""
     after: tuple[int, ...] = (0, 8, 16, 24, 32)
@@ -59,6 +62,8 @@ class EvalConfig:
         for name in ("tasks", "monitor_tasks", "every", "queries", "batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.way is not None and self.way < 2:
+            raise ValueError(f"way must be at least 2, not {self.way}: there must be classes to tell apart")
         if not self.shots or any(shots < 1 for shots in self.shots) or len(set(self.shots)) < len(self.shots):
             raise ValueError(f"shots must hold different numbers of at least 1, not {self.shots}")
         if not self.after or self.after[0] < 0 or any(a >= b for a, b in pairwise(self.after)):

@@ -54,7 +54,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
             f"use --task.shots {-(-drawn // exp.task.way)} or more"
         )
     banks, flips = with_noise(exp.data.load(announce), exp.noise, exp.evaluation.noisy)
-    shapes = [TaskShape(exp.task.way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
+    shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
     outputs = exp.task.way  # one number for regression, where way is 1
     learner = Learner(
         lambda: exp.model.build(banks.train.shape, outputs).to(exp.dtype),

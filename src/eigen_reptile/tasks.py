@@ -19,7 +19,7 @@ class TaskConfig:
     """What one training task holds."""
 
     way: int = 1
-    """Classes in a task (N), in training and in evaluation; 1 for regression."""
+    """Classes in a task (N); 1 for regression."""
     shots: int = 50
     """Support samples of each class in a training task; on the sine wave 50 is the whole grid."""
     queries: int = 0

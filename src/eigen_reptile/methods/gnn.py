@@ -41,6 +41,10 @@ class Gnn(MetricMethod):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
+    @property
+    def any_way(self) -> bool:
+        return False  # its nodes have a number for each class
+
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""
         rng = stream(seed, "init", 1)

@@ -204,6 +204,11 @@ class Method(ABC):
         return False
 
     @property
+    def any_way(self) -> bool:
+        """Whether what it learns from tasks of some number of classes serves for tasks of any other."""
+        return False
+
+    @property
     def suggests(self) -> Suggestion | None:
         """What to begin with on pictures, if not what the paper has for Reptile and Eigen-Reptile."""
         return None

@@ -29,6 +29,10 @@ class MetricMethod(GradientMethod):
         return True
 
     @property
+    def any_way(self) -> bool:
+        return True
+
+    @property
     def suggests(self) -> Suggestion | None:
         return Suggestion(model=Conv4(64, "valid", head=False))
 

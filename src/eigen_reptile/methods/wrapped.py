@@ -31,6 +31,10 @@ class Wrapped(Method):
         return self.method.sees_support
 
     @property
+    def any_way(self) -> bool:
+        return self.method.any_way
+
+    @property
     def suggests(self) -> Suggestion | None:
         return self.method.suggests
 

@@ -83,12 +83,13 @@ def why_not_comparable(first: Cell, second: Cell) -> list[str]:
 
 def _tasks_of(exp: Experiment) -> dict[str, Any]:
     """The part of an experiment on which its test tasks depend; where an official set lies is none of it."""
-    value = to_json(replace(exp, evaluation=replace(exp.evaluation, every=1, monitor_tasks=1, pictures=())))
+    same_for_all = replace(exp.evaluation, every=1, monitor_tasks=1, pictures=(), way=None)
+    value = to_json(replace(exp, evaluation=same_for_all))
     data = value["data"]
     if not isinstance(exp.data, Folder):  # elsewhere there may be other pictures, but an official set is the same
         data = {name: setting for name, setting in data.items() if name != "root"}
     noise = value["noise"] if exp.evaluation.noisy else None
-    return {"data": data, "evaluation": value["evaluation"], "way": exp.task.way, "noise": noise}
+    return {"data": data, "evaluation": value["evaluation"], "way": exp.tested_way, "noise": noise}
 
 
 def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> Paired | None:

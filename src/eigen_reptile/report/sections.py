@@ -164,7 +164,7 @@ def _protocol(cells: Sequence[Cell]) -> str:
         else f" This is scaled down: {steps} iterations here, 100,000 in section 5.2 of the paper."
     )
     return (
-        f"{exp.task.way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
+        f"{exp.tested_way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
         f"class, after {exp.evaluation.after[-1]} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
         "batch-norm sees all queries of a task together; inductive: each query with the support alone."
         f"{scale}"
