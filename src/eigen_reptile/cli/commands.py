@@ -36,7 +36,7 @@ from eigen_reptile.cli.output import (
 )
 from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
-from eigen_reptile.data import DATASETS, TaskShape
+from eigen_reptile.data import DATASETS, DataError, TaskShape
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import FolderError, RunError, write_json
@@ -114,6 +114,9 @@ def run_command(args: Sequence[str]) -> None:
     if results:
         show_results(results, options.output, {"out": str(options.out)})
     if failed:
+        first = next(iter(failed.values()))
+        if isinstance(first, DataError) and not results and len({str(error) for error in failed.values()}) == 1:
+            raise first  # all cells lack the same
         kind = FolderError if all(isinstance(error, FolderError) for error in failed.values()) else RunError
         reasons = "; ".join(f"{cell}: {error}" for cell, error in failed.items())
         raise kind(f"{len(failed)} of {len(cells)} cells failed. {reasons}")
