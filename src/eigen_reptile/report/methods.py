@@ -54,6 +54,7 @@ ABOUT = {
         mini_imagenet="48.70 / 63.11",
     ),
     "fomaml": About("the same, with inner gradients taken for constants", "maml.py", mini_imagenet="48.07 / 63.15"),
+    "fomaml-ispl": About("FOMAML without the samples that prior models find surprising", "ispl.py"),
     "anil": About("MAML that adapts only the last layer", "maml.py", order="second"),
     "boil": About("MAML that adapts all but the last layer", "maml.py", order="second"),
     "taml": About(
