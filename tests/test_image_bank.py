@@ -207,7 +207,7 @@ def test_nothing_is_said_where_everything_fits(caplog: pytest.LogCaptureFixture)
     [
         ([5, 5], TaskShape(3, 1, 1), r"3 classes .* from 2: .*--task\.way"),
         ([5, 5], TaskShape(3, 1, 0), r"3 classes .* from 2: .*--task\.way"),
-        ([5, 5, 9], TaskShape(2, 5, 1), r"only 1 have more than 5 pictures: use fewer --evaluation\.shots"),
+        ([5, 5, 9], TaskShape(2, 5, 1), r"only 1 have more than 5 pictures: use fewer shots"),
         ([5, 0, 0], TaskShape(2, 1, 0), r"2 classes .* from 1: .*--task\.way"),
     ],
 )
