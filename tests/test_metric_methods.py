@@ -393,6 +393,8 @@ def test_settings_that_make_no_sense_are_refused(kind: Any, settings: dict[str, 
 def test_tasks_of_more_classes_than_in_the_test_will_do(name: str, tmp_path: Path) -> None:
     exp = pictures(METHODS[name], model=Conv4(FEATURES, head=False), task=TaskConfig(way=6, shots=1, queries=2))
     exp = replace(exp, meta=MetaConfig(steps=2, batch=1), evaluation=replace(exp.evaluation, way=3, every=2))
+    stage = prepare(exp, silent, "cpu")
+    assert (stage.training.way, stage.validation.way, stage.tests[0].way) == (6, 3, 3)
     (test,) = run_experiment(exp, tmp_path)["test"]
     right = 3 * exp.evaluation.queries * np.array(test["per_task"])
     np.testing.assert_allclose(right, right.round(), atol=1e-3)  # out of the queries of three classes

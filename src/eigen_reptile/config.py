@@ -110,7 +110,6 @@ class Experiment:
             raise ValueError("this method learns from queries: use --task.queries 15, or another number above 0")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
-
         headless = isinstance(self.model, Conv4) and not self.model.head
         if self.tested_way != self.task.way and not (self.method.any_way and headless):
             raise ValueError(
