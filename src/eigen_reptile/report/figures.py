@@ -77,7 +77,8 @@ def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots
             [100 * test["ci95_tasks"][place] for _, test in tests],
             color=f"C{number}", linestyle=STYLES[number % len(STYLES)], marker="o", capsize=3, label=name,
         )  # fmt: skip
-    axes.set_xlim(left=-0.02)  # from no noise on, even if only one rate was run
+    highest = max(rate for points in lines.values() for rate, _ in points)
+    axes.set_xlim(-0.02, highest + 0.05)  # from no noise on, even if only one rate was run
     axes.set_title(f"{shots}-shot, {column}")
     _label(axes, "rate of wrong labels in training", "accuracy on test tasks, %")
     _save(figure, path)
