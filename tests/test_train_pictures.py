@@ -2,6 +2,10 @@
 
 import gc
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -204,3 +208,35 @@ def test_memory_does_not_grow_with_the_iterations(tmp_path: Path) -> None:
     run_experiment(exp, tmp_path, lambda name, total: report if name == tmp_path.name else silent(name, total))
     assert seen[29][:2] == seen[9][:2] == seen[5][:2]
     assert seen[29][2] - seen[9][2] < 20  # less than one object an iteration
+
+
+COMPILED = """
+from dataclasses import replace
+from pathlib import Path
+
+from eigen_reptile.experiment import run_experiment
+from interrupted import Interrupted, interrupt_at
+from pictures import SMALL
+
+exp = replace(SMALL, compile="on", precision="float64")
+run_experiment(exp, Path("whole"))
+try:
+    run_experiment(exp, Path("resumed"), interrupt_at(8, Path("resumed")), checkpoint_every=4)
+except Interrupted:
+    run_experiment(exp, Path("resumed"))
+"""
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")
+def test_compiled_training_agrees_with_plain_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    # In a process of its own, without the type checks of the tests, which do not compile.
+    environment = {"PYTHONPATH": str(Path(__file__).parent), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", COMPILED], env=os.environ | environment, cwd=tmp_path, check=True)
+    run_experiment(replace(SMALL, precision="float64"), tmp_path / "plain")
+    whole, resumed, plain = (
+        load_file(tmp_path / name / "checkpoints/step-000000020.safetensors")["theta"]
+        for name in ("whole", "resumed", "plain")
+    )
+    assert torch.equal(whole, resumed)
+    assert not torch.equal(whole, plain)  # or nothing was compiled
+    torch.testing.assert_close(whole, plain, rtol=1e-6, atol=1e-8)

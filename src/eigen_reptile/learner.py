@@ -4,7 +4,7 @@ import copy
 import threading
 from collections.abc import Callable
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
 from torch.nn.functional import cross_entropy
 
+from eigen_reptile.compiled import Compiled
 from eigen_reptile.streams import stream
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -54,6 +55,7 @@ class Learner:
         self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
         self._has_buffers = any(True for _ in self._template.buffers())
         self._told: tuple[object, ...] = ()
+        self._compiled: Compiled[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
         self.sample_loss = sample_loss
         self.batched = batched
         for name, module in self._template.named_modules():
@@ -74,13 +76,27 @@ class Learner:
     def with_loss(self, sample_loss: SampleLoss) -> "Learner":
         """The same network with another loss."""
         learner = copy.copy(self)
-        learner.sample_loss = sample_loss
+        learner.sample_loss, learner._compiled = sample_loss, None
         return learner
 
     def told(self, *more: object) -> "Learner":
         """The same network, whose module is called with these beside its samples."""
         learner = copy.copy(self)
-        learner._told = more
+        learner._told, learner._compiled = more, None
+        return learner
+
+    def compiled(self, required: bool = False) -> "Learner":
+        """The same network, whose gradient is compiled if it is that of one network, and nobody differentiates it.
+
+        If that is not required, it is done without where it does not work. `batched` networks are better compiled
+        together with all that is done to them, and those with buffers not at all.
+        """
+        learner = copy.copy(self)
+        if not self.batched and not self._has_buffers:
+            # Code that lets other threads run meanwhile, and starts none of its own.
+            how: dict[str, Any] = {"cpp_wrapper": True, "cpp.threads": 1}
+            traced = torch.compile(grad(self._own_loss), fullgraph=True, options=how)
+            learner._compiled = Compiled(traced, self._placed_gradient, required)
         return learner
 
     @property
@@ -169,11 +185,22 @@ class Learner:
     def _own_gradient(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, "d"]:
         """The gradient of one network's loss."""
         differentiable = torch.is_grad_enabled() and theta.requires_grad
-        with torch.enable_grad():
-            if differentiable or self._has_buffers:
+        if differentiable or self._has_buffers:
+            with torch.enable_grad():
                 point = theta if differentiable else theta.detach().requires_grad_()
-                loss = weighted_mean(self.sample_loss(self._functional(point, x), y), weight)
-                return torch.autograd.grad(loss, point, create_graph=differentiable)[0]
+                return torch.autograd.grad(self._own_loss(point, x, y, weight), point, create_graph=differentiable)[0]
+        if self._compiled is not None and torch.get_num_threads() == 1:
+            for part in (x, y, weight):
+                torch._dynamo.maybe_mark_dynamic(part, 0)  # one code for any number of samples
+            with torch.no_grad():
+                return self._compiled(theta, x, y, weight)
+        return self._placed_gradient(theta, x, y, weight)
+
+    def _own_loss(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, ""]:
+        return weighted_mean(self.sample_loss(self._functional(theta, x), y), weight)
+
+    def _placed_gradient(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, "d"]:
+        with torch.enable_grad():
             network = self._placed_at(theta)
             loss = weighted_mean(self.sample_loss(network.module(self._numbers(x, theta), *self._told), y), weight)
             network.gradient.zero_()
@@ -195,7 +222,8 @@ class Learner:
         parameters = {
             name: piece.view(shape) for name, piece, shape in zip(self._names, pieces, self._shapes, strict=True)
         }
-        module = self._template if self.batched else self._placed_at(theta.detach()).module
+        shared = self.batched or torch.compiler.is_compiling()  # or else this thread's own
+        module = self._template if shared else self._placed_at(theta.detach()).module
         if self._has_buffers:
             # Copies, so that a module that changes them says the same when asked again.
             parameters |= {name: buffer.clone() for name, buffer in module.named_buffers()}

@@ -10,7 +10,9 @@ from typing import Literal, TypeVar, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d, max_pool2d, pad, relu, softplus
+from torch.nn.functional import conv2d, pad, softplus
+
+from eigen_reptile.pooled_norm import pooled_norm
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
@@ -27,6 +29,11 @@ class Model(ABC):
     @abstractmethod
     def batched(self) -> bool:
         """Whether `Learner` should run all tasks' networks as one batched computation."""
+
+    @property
+    def compile_from(self) -> int | None:
+        """Outer iterations from which on compiling pays; None if it may never."""
+        return None
 
 
 @final
@@ -45,6 +52,10 @@ class Mlp(Model):
     def batched(self) -> bool:
         # A wide network keeps the machine busy by itself, and its tasks' trajectories are better held one at a time.
         return max(self.hidden, default=0) <= 512
+
+    @property
+    def compile_from(self) -> int | None:
+        return 3000 if self.batched else None
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         layers: list[nn.Module] = []
@@ -75,6 +86,10 @@ class Conv4(Model):
     @property
     def batched(self) -> bool:
         return False  # grouped convolutions, which batching amounts to, are slower on a CPU than one after the other
+
+    @property
+    def compile_from(self) -> int | None:
+        return 1000
 
     def build(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         if len(shape) != 3:
@@ -139,8 +154,7 @@ class _Block(nn.Module):
         x = conv2d(x, kernel, padding=1)
         if strength is not None:
             x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
-        x = batch_norm(x, None, None, self.scale, self.shift, training=True, eps=1e-3)
-        x = relu(max_pool2d(x, 2, ceil_mode=self.same))
+        x = pooled_norm(x, self.scale, self.shift, 1e-3, self.same)
         return x if self.warp is None else self.warp(x)
 
 

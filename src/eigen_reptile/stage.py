@@ -62,6 +62,8 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
         exp.model.batched,
     )
     place = found_device(device)
+    if exp.compiles and place.type == "cpu":
+        learner = learner.compiled(required=exp.compile == "on")
     return Stage(
         exp=exp,
         learner=learner.to(place),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eigen_reptile.compiled import Compiled
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.methods import Iteration, Proposal
@@ -27,8 +28,6 @@ Propose = Callable[[Iteration], Proposal]
 """A method's `propose`, as it is or compiled."""
 
 LOG_EVERY = 50
-COMPILE_FROM = 3000
-"""Outer iterations from which on compiling pays."""
 AHEAD_BYTES = 2**20
 """What iterations that are drawn together may take: one on pictures takes more than that by itself."""
 CHECKPOINT_SECONDS = 120
@@ -164,28 +163,11 @@ def settle_machine() -> None:
 
 
 def maybe_compiled(exp: Experiment) -> Propose:
-    """The method's `propose`, compiled if the experiment asks for it or would gain from it."""
+    """The method's `propose`, compiled where that is to be done to all tasks' networks as one."""
     plain = exp.method.propose
-    pays = exp.model.batched and exp.meta.steps >= COMPILE_FROM
-    if exp.compile == "off" or (exp.compile == "auto" and not pays):
+    if not exp.compiles or not exp.model.batched:
         return plain
-    compiled: Propose = torch.compile(plain, dynamic=False)
-    if exp.compile == "on":
-        return compiled
-    chosen = compiled
-
-    def with_fallback(iteration: Iteration) -> Proposal:
-        nonlocal chosen
-        try:
-            return chosen(iteration)
-        except Exception as error:  # whatever a missing or unfit compiler raises
-            if chosen is plain:
-                raise
-            log.warning("torch.compile does not work here (%s): going on without", type(error).__name__)
-            chosen = plain
-            return plain(iteration)
-
-    return with_fallback
+    return Compiled(torch.compile(plain, dynamic=False), plain, exp.compile == "on")
 
 
 def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:

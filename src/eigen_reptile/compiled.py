@@ -1,0 +1,41 @@
+"""Functions that torch.compile makes faster, where there is a compiler."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Compiled(Generic[P, T]):
+    """A function that its first call compiles; where that fails, and is not required, another that does the same."""
+
+    def __init__(self, compiled: Callable[P, T], plain: Callable[P, T], required: bool) -> None:
+        self._chosen, self._plain = compiled, plain
+        self._required = required
+        self._tried = False
+        self._first = threading.Lock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._tried:
+            with self._first:  # or each of several threads would compile it
+                if not self._tried:
+                    return self._try(*args, **kwargs)
+        return self._chosen(*args, **kwargs)
+
+    def _try(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        log.info("compiling, which takes up to a minute the first time")
+        try:
+            found = self._chosen(*args, **kwargs)
+        except Exception as error:  # whatever a missing or unfit compiler raises
+            if self._required:
+                raise
+            log.warning("torch.compile does not work here (%s): going on without", type(error).__name__)
+            self._chosen = self._plain
+            found = self._plain(*args, **kwargs)
+        self._tried = True
+        return found

@@ -1,0 +1,102 @@
+"""Batch-norm, 2x2 max-pooling and ReLU as one function with a gradient of its own.
+
+Torch's own operations read and write a large picture a dozen times for these three. Here it is read twice on the way
+there, and read and written once on the way back: all else has a quarter of its size. That pays where a compiler makes
+one loop of each pass; run operation by operation this is slower than torch's own.
+"""
+
+from typing import Any, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn.functional import batch_norm, max_pool2d, relu
+
+
+def pooled_norm(
+    x: Float[Tensor, "n c h w"], scale: Float[Tensor, "c"], shift: Float[Tensor, "c"], eps: float, same: bool
+) -> Float[Tensor, "n c p q"]:
+    """Channels with mean 0 and variance 1, scaled and shifted, the largest of each 2x2 places, cut at zero.
+
+    With `same` an odd row or column is pooled by itself; otherwise it is left out, once the statistics are taken.
+    """
+    if torch.compiler.is_compiling() and (same or (x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0)):
+        pooled: Tensor = PooledNorm.apply(x, scale, shift, eps)  # type: ignore[no-untyped-call]
+        return pooled
+    normal = batch_norm(x, None, None, scale, shift, training=True, eps=eps)
+    return relu(max_pool2d(normal, 2, ceil_mode=same))
+
+
+@final
+class PooledNorm(Function):
+    """The same, differentiable once, if no odd row or column is to be left out.
+
+    A channel keeps its order when it is scaled, or turns it round: so the largest is found before, and only that is
+    scaled. And the sums that the gradient needs are sums over the places that were largest.
+    """
+
+    # The rows of all pictures are one axis below: with two, the compiler takes the channels for the wrong one to go
+    # through in steps of many numbers.
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+        n, c, h, w = x.shape
+        rows = x.permute(0, 2, 3, 1).reshape(n * h, w, c)
+        # One pass for both sums, relative to some place, so that the difference of large numbers is not taken. Row
+        # by row, because a long sum of float32 loses digits.
+        away = rows - rows[0, 0]
+        mean, square = (part.sum(1).sum(0) / (n * h * w) for part in (away, away.square()))
+        rstd = _kept(((square - mean.square()).clamp(min=0) + eps).rsqrt())
+        mean = _kept(mean + rows[0, 0])
+        twos = _two_by_two(x)
+        four = _quarters(twos)
+        largest, smallest = (
+            choose(choose(four[0], four[1]), choose(four[2], four[3])) for choose in (torch.maximum, torch.minimum)
+        )
+        best = torch.where(scale >= 0, largest, smallest)
+        out = relu((best - mean) * _kept(rstd * scale) + shift)
+        ctx.save_for_backward(twos, best, out, mean, rstd, scale)
+        ctx.sides = h, w
+        return out.view(n, -1, *out.shape[1:]).permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        twos, best, out, mean, rstd, scale = ctx.saved_tensors
+        n, (h, w) = len(gradients[0]), ctx.sides
+        slope = torch.where(out > 0, gradients[0].permute(0, 2, 3, 1).reshape(out.shape), 0.0)
+        for_shift = slope.sum(1).sum(0)
+        for_scale = (slope * (best - mean)).sum(1).sum(0) * rstd
+        # The first of several that are the same, as torch has it. By numbers of the pictures' own type, because the
+        # compiler takes the slow way where types are mixed.
+        chosen = torch.full_like(best, 3)
+        for number, quarter in reversed(list(enumerate(_quarters(twos)[:3]))):
+            chosen = torch.where(quarter == best, float(number), chosen)
+        numbers = torch.arange(4, dtype=out.dtype, device=out.device).view(2, 1, 2, 1)
+        hit = torch.where(chosen[:, None, :, None] == numbers, slope[:, None, :, None], 0.0)
+        factor, count = rstd * scale, n * h * w
+        slant = _kept(factor * rstd * for_scale / count)
+        found = _kept(factor) * hit - (slant * (twos - mean) + _kept(factor * for_shift / count))
+        found = found.flatten(2, 3).flatten(0, 1).unflatten(0, (n, -1))[:, :h, :w]
+        return found.permute(0, 3, 1, 2), for_scale, for_shift, None
+
+
+def _two_by_two(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "r 2 q 2 c"]:
+    """Rows and columns in pairs, the rows of all pictures one after the other; an odd one is paired with itself."""
+    places = x.permute(0, 2, 3, 1)
+    if places.shape[1] % 2:
+        places = torch.cat([places, places[:, -1:]], dim=1)
+    if places.shape[2] % 2:
+        places = torch.cat([places, places[:, :, -1:]], dim=2)
+    n, h, w, c = places.shape
+    return places.reshape(n * h // 2, 2, w // 2, 2, c)
+
+
+def _quarters(twos: Float[Tensor, "r 2 q 2 c"]) -> list[Float[Tensor, "r q c"]]:
+    """The four places of each 2x2, row by row."""
+    return [twos[:, row, :, column] for row in (0, 1) for column in (0, 1)]
+
+
+def _kept(vector: Float[Tensor, "c"]) -> Float[Tensor, "c"]:
+    """The same, in memory: a compiler would otherwise work out the numbers of a channel anew for each place."""
+    return vector.as_strided(vector.shape, vector.stride())

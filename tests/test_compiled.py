@@ -1,0 +1,74 @@
+"""Compiled functions: compiled once, and done without where that does not work."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from eigen_reptile.compiled import Compiled
+from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.learner import Learner, class_error
+from eigen_reptile.models import Conv4, Mlp, Model
+
+
+def broken(number: int) -> int:
+    raise RuntimeError("no compiler")
+
+
+def test_what_does_not_compile_is_done_without(caplog: pytest.LogCaptureFixture) -> None:
+    doubled = Compiled(broken, lambda number: 2 * number, required=False)
+    assert [doubled(3), doubled(4)] == [6, 8]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "RuntimeError" in caplog.text
+
+
+def test_what_is_required_to_compile_says_why_it_does_not() -> None:
+    with pytest.raises(RuntimeError, match="no compiler"):
+        Compiled(broken, lambda number: number, required=True)(3)
+
+
+def test_threads_wait_for_the_first_call() -> None:
+    threads = 4
+    ready, at_work = threading.Barrier(threads), []
+
+    def slow(number: int) -> int:
+        at_work.append(number)
+        if len(at_work) == 1:
+            assert not done.wait(0.2), "another call went through while the first was compiled"
+        return number
+
+    done = threading.Event()
+    function = Compiled(slow, broken, required=True)
+
+    def call(number: int) -> int:
+        ready.wait()
+        found = function(number)
+        done.set()
+        return found
+
+    with ThreadPoolExecutor(threads) as pool:
+        assert list(pool.map(call, range(threads))) == list(range(threads))
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "pays"),
+    [
+        (Mlp(), 3000, True),
+        (Mlp(), 2999, False),
+        (Mlp(hidden=(2000,)), 3000, False),
+        (Conv4(), 1000, True),
+        (Conv4(), 999, False),
+    ],
+)
+def test_auto_compiles_where_it_pays(model: Model, steps: int, pays: bool) -> None:
+    exp = Experiment(model=model, meta=MetaConfig(steps=steps))
+    assert exp.compiles is pays
+    assert Experiment(model=model, compile="on").compiles
+    assert not Experiment(model=model, meta=MetaConfig(steps=steps), compile="off").compiles
+
+
+def test_another_loss_is_not_that_which_was_compiled() -> None:
+    learner = Learner(lambda: Conv4(2).build((1, 8, 8), 2), class_error).compiled()
+    assert learner._compiled is not None
+    assert learner.with_loss(class_error)._compiled is None
+    assert learner.told(1)._compiled is None
