@@ -6,7 +6,6 @@ from typing import Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
 from eigen_reptile.direction import Length, main_direction_or_nan
 from eigen_reptile.methods.method import Moves, TrajectoryMethod
@@ -45,10 +44,11 @@ class EigenReptile(TrajectoryMethod):
     def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         rows = W if self.include_start else W[:, :, 1:]
         (e, share, length), _ = main_direction_or_nan(rows, length=self.length, fix_sign=self.fix_sign)
+        moved = W[:, :, -1] - W[:, :, 0]
         stats = {
             "length": length,
             "share": share,
-            "cosine_to_reptile": cosine_similarity(e, W[:, :, -1] - W[:, :, 0], dim=-1),
+            "cosine_to_reptile": (e * moved).sum(-1) / moved.norm(dim=-1).clamp(min=torch.finfo(moved.dtype).tiny),
         }
         weight = share if self.weighted else torch.ones_like(share)
         if self.combine == "mean_of_products":
