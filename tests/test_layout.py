@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"direction", "files", "progress", "streams", "threads"},
+    {"compiled", "direction", "files", "pooled_norm", "progress", "streams", "threads"},
     {"runs"},
     {"data", "distributed", "learner", "models"},
     {"tasks"},

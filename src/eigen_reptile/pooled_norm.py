@@ -22,15 +22,22 @@ def pooled_norm(
     With `same` an odd row or column is pooled by itself; otherwise it is left out, once the statistics are taken.
     """
     if torch.compiler.is_compiling() and (same or (x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0)):
-        pooled: Tensor = PooledNorm.apply(x, scale, shift, eps)  # type: ignore[no-untyped-call]
-        return pooled
+        return in_one(x, scale, shift, eps)
     normal = batch_norm(x, None, None, scale, shift, training=True, eps=eps)
     return relu(max_pool2d(normal, 2, ceil_mode=same))
 
 
+def in_one(
+    x: Float[Tensor, "n c h w"], scale: Float[Tensor, "c"], shift: Float[Tensor, "c"], eps: float
+) -> Float[Tensor, "n c p q"]:
+    """The same, differentiable once, if no odd row or column is to be left out."""
+    pooled: Tensor = _PooledNorm.apply(x, scale, shift, eps)  # type: ignore[no-untyped-call]
+    return pooled
+
+
 @final
-class PooledNorm(Function):
-    """The same, differentiable once, if no odd row or column is to be left out.
+class _PooledNorm(Function):
+    """What passes there and back do.
 
     A channel keeps its order when it is scaled, or turns it round: so the largest is found before, and only that is
     scaled. And the sums that the gradient needs are sums over the places that were largest.
