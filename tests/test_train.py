@@ -17,7 +17,7 @@ from torch import Tensor
 from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.evaluate import EvalConfig, Scores
-from eigen_reptile.experiment import choose, run_experiment, summarise
+from eigen_reptile.experiment import choose, command, run_experiment, summarise
 from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS, Proposal
 from eigen_reptile.progress import Report, silent
@@ -168,6 +168,11 @@ def test_a_summary_is_means_and_students_intervals() -> None:
             assert found[name][column] == pytest.approx((high - low) / 2, rel=1e-5)
         np.testing.assert_allclose(found["per_task"][column], values[:, :, column], rtol=1e-3)
     assert summarise(Scores(("inductive",), values[:1, :, :1]))["ci95_seeds"] == [None]
+
+
+def test_the_command_that_is_kept_names_no_folder_of_the_machine() -> None:
+    words = ["/home/ann/bin/eigen-reptile", "run", "noisy", "--out", "/data/runs/noisy", "--data=/data/pictures", "a/b"]
+    assert command(words) == "eigen-reptile run noisy --out noisy --data=pictures a/b"
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")

@@ -3,6 +3,7 @@
 import json
 import math
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -225,7 +226,7 @@ def _example(stage: Stage, state: TrainState, lr: float) -> dict[str, torch.Tens
 def environment(device: torch.device) -> dict[str, Any]:
     """What this result depends on besides the experiment."""
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command(sys.argv),
         "version": version("eigen-reptile"),
         "commit": _commit(),
         "python": platform.python_version(),
@@ -236,6 +237,11 @@ def environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def command(words: Sequence[str]) -> str:
+    """The command line, without the folders above a full path: they are one machine's own, and results are shared."""
+    return " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
 
 
 def _commit() -> str | None:
