@@ -1,11 +1,15 @@
 """Compiled functions: compiled once, and done without where that does not work."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from eigen_reptile.compiled import Compiled
+from eigen_reptile.compiled import Compiled, compiled
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.models import Conv4, Mlp, Model
@@ -13,6 +17,26 @@ from eigen_reptile.models import Conv4, Mlp, Model
 
 def broken(number: int) -> int:
     raise RuntimeError("no compiler")
+
+
+def test_each_function_of_many_is_compiled() -> None:
+    # Without compiling for the processor, which would take minutes; what gives up is the part before that.
+    graphs = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    def times(factor: int) -> Callable[[Tensor], Tensor]:
+        return lambda x: factor * x
+
+    many = torch._dynamo.config.recompile_limit + 3
+    x = torch.ones(2)
+    for factor in range(many):
+        function = compiled(times(factor), backend=backend, fullgraph=True)
+        assert torch.equal(function(x), factor * x)
+        assert torch.equal(function(x), factor * x)
+    assert len(graphs) == many
 
 
 def test_what_does_not_compile_is_done_without(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,12 +3,29 @@
 import logging
 import threading
 from collections.abc import Callable
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import torch
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def compiled(function: Callable[P, T], **how: Any) -> Callable[P, T]:
+    """torch.compile of a function as if it were the first of its kind.
+
+    The compiler counts how often it has compiled the same code, and gives up after a few; but the same code with
+    another method or network, as in the next cell of a recipe, is another function.
+    """
+
+    def anew(*args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
+    anew.__code__ = anew.__code__.replace()
+    found: Callable[P, T] = torch.compile(anew, **how)
+    return found
 
 
 class Compiled(Generic[P, T]):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
 from torch.nn.functional import cross_entropy
 
-from eigen_reptile.compiled import Compiled
+from eigen_reptile.compiled import Compiled, compiled
 from eigen_reptile.streams import stream
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -95,7 +95,7 @@ class Learner:
         if not self.batched and not self._has_buffers:
             # Code that lets other threads run meanwhile, and starts none of its own.
             how: dict[str, Any] = {"cpp_wrapper": True, "cpp.threads": 1}
-            traced = torch.compile(grad(self._own_loss), fullgraph=True, options=how)
+            traced = compiled(grad(self._own_loss), fullgraph=True, options=how)
             learner._compiled = Compiled(traced, self._placed_gradient, required)
         return learner
 
