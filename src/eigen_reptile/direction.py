@@ -65,22 +65,18 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
     finite = scale.isfinite()
     gram = torch.where(finite[..., None, None], gram, 0.0)  # LAPACK raises on NaN
     eigenvalues, eigenvectors = torch.linalg.eigh(gram)  # ascending order
-    v = eigenvectors[..., -1]
-    largest = eigenvalues[..., -1].clamp(min=0)
+    v, largest = eigenvectors[..., -1], eigenvalues[..., -1]
     moves = largest > 0
-    total = torch.where(moves, gram.diagonal(dim1=-2, dim2=-1).sum(-1), 1.0)
-    sign = torch.where(moves, 1.0, 0.0)
+    sign = torch.where(finite, moves.to(v), torch.nan)
     if fix_sign:
         half = gram.shape[-1] // 2
-        towards_end = v[..., -half:].sum(-1) - v[..., :half].sum(-1)
-        sign = torch.where(towards_end < 0, -sign, sign)
-    sign = torch.where(finite, sign, torch.nan)
+        sign = sign.copysign(v[..., -half:].sum(-1) - v[..., :half].sum(-1))
 
     # Row i of the centred W projects onto e as sqrt(lambda_1) v_i, so lengths need no further pass over W.
     root = torch.where(moves, largest, 1.0).sqrt()
     steps = v.diff(dim=-1) * (sign * root)[..., None]
     travelled = scale * (steps.sum(-1) if length == "net" else steps.abs().sum(-1))
-    share = sign.abs() * (largest / total).clamp(max=1.0)
+    share = sign.abs() * (largest / torch.where(moves, eigenvalues.sum(-1), 1.0)).clamp(0.0, 1.0)
     return v * (sign / root)[..., None], share, travelled
 
 
@@ -98,22 +94,20 @@ def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[T
     """Gram matrix of the rows of W minus their mean, summed over chunks in float64, divided by a scale squared.
 
     The scale, which comes second, is the largest movement: so squares stay in range. It is not known before the end;
-    so each chunk is divided by its own largest movement, and what was summed before is made smaller where a chunk
-    moves further.
+    so each chunk is divided by its own largest movement first.
     """
-    others = W.shape[-2] - 1
     # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
     place = torch.device("cpu") if W.device.type == "mps" else W.device
-    gram = torch.zeros((*W.shape[:-2], others, others), dtype=torch.float64, device=place)
-    dtype = torch.promote_types(W.dtype, torch.float32)
-    scale = W.new_full(W.shape[:-2], torch.finfo(dtype).tiny, dtype=dtype)
+    movements, products = [], []
     for chunk in _chunks(W):
-        furthest = torch.maximum(chunk.amax((-2, -1)), -chunk.amin((-2, -1))).clamp(min=torch.finfo(dtype).tiny)
+        furthest = torch.maximum(chunk.amax((-2, -1)), -chunk.amin((-2, -1))).clamp(min=torch.finfo(chunk.dtype).tiny)
         chunk.div_(furthest[..., None, None])
-        larger = torch.maximum(scale, furthest)
-        before, now = ((part / larger).to(place).double().square()[..., None, None] for part in (scale, furthest))
-        gram = before * gram + now * (chunk @ chunk.mT).to(place).double()
-        scale = larger
+        movements.append(furthest)
+        products.append(chunk @ chunk.mT)
+    furthest, product = torch.stack(movements), torch.stack(products)
+    scale = furthest.amax(0)
+    parts = (furthest / scale).to(place).double().square()[..., None, None] * product.to(place).double()
+    gram = parts.sum(0)
     gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
     gram = gram - gram.mean(-1, keepdim=True)
