@@ -61,8 +61,8 @@ def plain_conv4(shape: tuple[int, int, int], filters: int, way: int) -> nn.Modul
 
 NAMES = {
     **{f"{block}.convolution.weight": f"{4 * block}.weight" for block in range(4)},
-    **{f"{block}.scale": f"{4 * block + 1}.weight" for block in range(4)},
-    **{f"{block}.shift": f"{4 * block + 1}.bias" for block in range(4)},
+    **{f"{block}.norm.weight": f"{4 * block + 1}.weight" for block in range(4)},
+    **{f"{block}.norm.bias": f"{4 * block + 1}.bias" for block in range(4)},
     **{f"5.{kind}": f"17.{kind}" for kind in ("weight", "bias")},
 }
 """Our parameters, and what they are called in the plain network."""
@@ -163,7 +163,7 @@ def test_conv4_is_the_network_of_the_authors_layer_by_layer(
     for block in range(4):
         value = convolved(value, parameters[f"{block}.convolution.weight"])
         mean, variance = value.mean((0, 2, 3), keepdims=True), value.var((0, 2, 3), keepdims=True)
-        scale, shift = (parameters[f"{block}.{name}"][:, None, None] for name in ("scale", "shift"))
+        scale, shift = (parameters[f"{block}.norm.{name}"][:, None, None] for name in ("weight", "bias"))
         value = np.maximum(pooled((value - mean) / np.sqrt(variance + 1e-3) * scale + shift), 0)
     assert value.shape == (7, 3, *left)
     expected = value.reshape(7, -1) @ parameters["5.weight"].T + parameters["5.bias"]
@@ -191,12 +191,12 @@ def test_conv4_starts_as_tensorflow_would() -> None:
     fans = {"0": 9 * (3 + 32), "1": 9 * 64, "2": 9 * 64, "3": 9 * 64, "5": 128 + 5}
     for name, parameter in module.named_parameters():
         layer, kind = name.split(".", 1)
-        if kind.endswith("weight"):
+        if kind.endswith("weight") and kind != "norm.weight":
             bound = (6 / fans[layer]) ** 0.5
             assert 0.97 * bound < parameter.abs().max() <= bound
             assert parameter.mean().abs() < 0.1 * bound
         else:
-            assert (parameter == (1.0 if kind == "scale" else 0.0)).all()
+            assert (parameter == (1.0 if kind == "norm.weight" else 0.0)).all()
 
 
 def test_conv4_takes_pictures_only() -> None:
@@ -325,6 +325,13 @@ def test_outputs_do_not_depend_on_what_was_asked_before(name: str) -> None:
         learner.outputs(other, 10 * x)
         learner.gradient(other, x, first, torch.ones(1, 1, SAMPLES))
     assert torch.equal(learner.outputs(theta, x), first)
+
+
+def test_norms_of_any_module() -> None:
+    layers = [nn.Linear(4, 6), nn.LayerNorm(6), nn.Sequential(nn.Unflatten(1, (3, 2)), nn.BatchNorm1d(3))]
+    learner = Learner(lambda: nn.Sequential(*layers, nn.GroupNorm(3, 3), nn.Flatten()), class_error)
+    assert learner.norms == {f"{layer}.{part}" for layer in ("1", "2.1", "3") for part in ("weight", "bias")}
+    assert learner.where(learner.norms).tolist() == 30 * [False] + 24 * [True]
 
 
 def test_a_module_that_was_handed_out_is_left_as_it_was() -> None:

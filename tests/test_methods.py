@@ -27,7 +27,6 @@ from eigen_reptile.methods import (
     Method,
     Proposal,
     Reptile,
-    WarpMaml,
 )
 from eigen_reptile.methods.method import TrajectoryMethod
 from eigen_reptile.models import Conv4, Mlp
@@ -201,7 +200,7 @@ class Lines(Dataset):
 def easy(method: Method) -> Experiment:
     """Lines, or pictures, that a few iterations suffice for."""
     lr = 5.0 if method == AverageGradients() else 0.5 if wants_pictures(method) else 1.0
-    steps = 60 if isinstance(method, WarpMaml) else 40 if wants_pictures(method) else 30
+    steps = 60 if has_layers(method) else 40 if wants_pictures(method) else 30
     meta = MetaConfig(steps=steps, batch=4, lr=(lr,), final_lr=lr)
     if method.wants_queries:
         lr = 0.02 if has_layers(method) else 0.01 if method.classifies else 0.05

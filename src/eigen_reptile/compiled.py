@@ -13,6 +13,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+# What calls the compiled loops is compiled too: in Python that takes as long as small loops themselves, and holds up
+# all other threads.
+OPTIONS = {"cpp_wrapper": True}
+# It says of the eigenvectors that it calls them by a detour, which costs nothing that could be measured.
+logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)
+
+
 def compiled(function: Callable[P, T], **how: Any) -> Callable[P, T]:
     """torch.compile of a function as if it were the first of its kind.
 

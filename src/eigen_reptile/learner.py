@@ -4,7 +4,7 @@ import copy
 import threading
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
 from torch.nn.functional import cross_entropy
 
-from eigen_reptile.compiled import Compiled, compiled
+from eigen_reptile.compiled import OPTIONS, Compiled, compiled
 from eigen_reptile.streams import stream
+
+NORMS = nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm | nn.RMSNorm
+"""Layers that normalise."""
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
 """Outputs (..., b, out) and targets (..., b) or (..., b, out) -> one loss for each sample (..., b)."""
@@ -52,6 +55,9 @@ class Learner:
         self._names = [name for name, _ in self._template.named_parameters()]
         self._shapes = [parameter.shape for parameter in self._template.parameters()]
         self._sizes = [prod(shape) for shape in self._shapes]
+        layers = {name for name, module in self._template.named_modules() if isinstance(module, NORMS)}
+        self.norms = {name for name in self._names if name.rpartition(".")[0] in layers}
+        """The parameters of layers that normalise: their scales and shifts."""
         self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
         self._has_buffers = any(True for _ in self._template.buffers())
         self._told: tuple[object, ...] = ()
@@ -93,9 +99,8 @@ class Learner:
         """
         learner = copy.copy(self)
         if not self.batched and not self._has_buffers:
-            # Code that lets other threads run meanwhile, and starts none of its own.
-            how: dict[str, Any] = {"cpp_wrapper": True, "cpp.threads": 1}
-            traced = compiled(grad(self._own_loss), fullgraph=True, options=how)
+            # Tasks have a thread each.
+            traced = compiled(grad(self._own_loss), fullgraph=True, options=OPTIONS | {"cpp.threads": 1})
             learner._compiled = Compiled(traced, self._placed_gradient, required)
         return learner
 
@@ -105,18 +110,20 @@ class Learner:
         return dict(zip(self._names, self._shapes, strict=True))
 
     @property
-    def head(self) -> int:
-        """How many of the last numbers of theta are those of the last layer."""
+    def head(self) -> set[str]:
+        """The parameters of the last layer."""
         layer = self._names[-1].rpartition(".")[0]
-        sizes = zip(self._names, self._sizes, strict=True)
-        return sum(size for name, size in sizes if name.rpartition(".")[0] == layer)
+        return {name for name in self._names if name.rpartition(".")[0] == layer}
 
     def within(self, layer: str) -> Bool[Tensor, "d"] | None:
         """Which numbers of theta are those of layers of this name, or None if there is no such layer."""
-        found = [layer in name.split(".") for name in self._names]
-        if not any(found):
-            return None
-        return torch.tensor(found).repeat_interleave(torch.tensor(self._sizes))
+        found = {name for name in self._names if layer in name.split(".")}
+        return self.where(found) if found else None
+
+    def where(self, names: set[str]) -> Bool[Tensor, "d"]:
+        """Which numbers of theta are those of these parameters."""
+        sizes = zip(self._names, self._sizes, strict=True)
+        return torch.cat([torch.full((size,), name in names) for name, size in sizes])
 
     def init(self, seed: int) -> Float[Tensor, "d"]:
         """Fresh parameters: the module's own initialisation under this seed; the global generator is untouched."""

@@ -136,9 +136,8 @@ class _Block(nn.Module):
     def __init__(self, before: int, after: int, same: bool, layers: str) -> None:
         super().__init__()
         self.same = same
+        self.norm = nn.BatchNorm2d(after, eps=1e-3, track_running_stats=False)
         self.convolution = _started(nn.Conv2d(before, after, 3, padding=1, bias=False))
-        self.scale = nn.Parameter(torch.ones(after))
-        self.shift = nn.Parameter(torch.zeros(after))
         self.noise = _started(nn.Conv2d(before, after, 3, padding=1), _faint) if layers == "noise" else None
         self.warp = _started(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
 
@@ -154,7 +153,7 @@ class _Block(nn.Module):
         x = conv2d(x, kernel, padding=1)
         if strength is not None:
             x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
-        x = pooled_norm(x, self.scale, self.shift, 1e-3, self.same)
+        x = pooled_norm(x, self.norm.weight, self.norm.bias, self.norm.eps, self.same)
         return x if self.warp is None else self.warp(x)
 
 

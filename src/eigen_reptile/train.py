@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eigen_reptile.compiled import Compiled, compiled
+from eigen_reptile.compiled import OPTIONS, Compiled, compiled
 from eigen_reptile.config import Experiment
 from eigen_reptile.evaluate import Start, fit_one, interval95
 from eigen_reptile.methods import Iteration, Proposal
@@ -167,7 +167,7 @@ def maybe_compiled(exp: Experiment) -> Propose:
     plain = exp.method.propose
     if not exp.compiles or not exp.model.batched:
         return plain
-    return Compiled(compiled(plain, dynamic=False), plain, exp.compile == "on")
+    return Compiled(compiled(plain, dynamic=False, options=OPTIONS), plain, exp.compile == "on")
 
 
 def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:

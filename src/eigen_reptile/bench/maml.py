@@ -12,7 +12,7 @@ from eigen_reptile.bench.contenders import MeanLoss, Optimizers, library, other
 from eigen_reptile.bench.conv4 import Noise, plain_conv4
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment, standard
-from eigen_reptile.methods import METHODS
+from eigen_reptile.methods import Maml
 from eigen_reptile.progress import Announce
 from eigen_reptile.tasks import Batches, Tasks
 
@@ -36,7 +36,8 @@ def maml(repeats: int, announce: Announce) -> Figures:
 
 
 def experiment(side: int, channels: int) -> Experiment:
-    exp = standard(Noise(side, channels), METHODS["maml"])
+    """With all parameters adapted, which is what the peers do unless they are told which."""
+    exp = standard(Noise(side, channels), Maml(adapts_norms=True))
     return replace(exp, meta=replace(exp.meta, optimizer="step", clip=None))
 
 

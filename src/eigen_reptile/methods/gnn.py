@@ -10,8 +10,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods.method import Domain
+from eigen_reptile.methods.method import Domain, Suggestion
 from eigen_reptile.methods.metric import MetricMethod, members, placed
+from eigen_reptile.models import Conv4
 from eigen_reptile.streams import stream
 from eigen_reptile.tasks import Tasks
 
@@ -44,6 +45,10 @@ class Gnn(MetricMethod):
     @property
     def any_way(self) -> bool:
         return False  # its nodes have a number for each class
+
+    @property
+    def suggests(self) -> Suggestion | None:
+        return Suggestion(model=Conv4(64, "valid", head=False), iterations=80_000)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""

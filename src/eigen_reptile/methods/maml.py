@@ -29,6 +29,8 @@ class Maml(GradientMethod):
     """2: the gradient also goes through the inner gradients. 1: it takes them for constants (FOMAML)."""
     adapts: Literal["all", "head", "body"] = "all"
     """What the inner loop changes: everything, only the last layer (ANIL), or all but the last layer (BOIL)."""
+    adapts_norms: bool = False
+    """Whether it changes the scales and shifts of batch-norm too; otherwise they are only meta-learnt, as published."""
 
     @property
     def suggests(self) -> Suggestion | None:
@@ -37,11 +39,15 @@ class Maml(GradientMethod):
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         """What the inner loop makes of each gradient."""
-        if self.adapts == "all":
+        changed = set(learner.shapes)
+        if not self.adapts_norms:
+            changed -= learner.norms
+        if self.adapts != "all":
+            changed = changed & learner.head if self.adapts == "head" else changed - learner.head
+        if changed == set(learner.shapes):
             return lambda gradient: gradient
-        head = torch.arange(learner.d, device=extra.device) >= learner.d - learner.head
-        changed = head if self.adapts == "head" else ~head
-        return lambda gradient: gradient * changed
+        mask = learner.where(changed).to(extra.device)
+        return lambda gradient: gradient * mask
 
     def gradient(
         self,

@@ -23,8 +23,8 @@ class MetaDropout(Maml):
     """MAML whose inner loop adapts under noise in every layer, of a strength that is learnt and left as it is.
 
     Queries are answered without noise. What the noise is, each mini-batch settles by itself: so it is the same
-    wherever, whenever and beside whatever else a task is learnt. As everywhere here convolutions have no bias, and
-    batch-norm's scale and shift are adapted too. A network without layers for noise is that of MAML.
+    wherever, whenever and beside whatever else a task is learnt. As everywhere here convolutions have no bias. A
+    network without layers for noise is that of MAML.
     """
 
     samples: int = 5

@@ -26,8 +26,7 @@ class Metal(Maml):
     """MAML with an inner loss to which small learnt networks add what they make of the answers and the parameters.
 
     One network judges the support, another the queries, which have no labels there but are seen: adaptation is
-    transductive, whatever the evaluation. Each has an adapter, which scales and shifts its parameters. As everywhere
-    here the inner loop changes batch-norm's scale and shift too, which the authors only meta-learn.
+    transductive, whatever the evaluation. Each has an adapter, which scales and shifts its parameters.
     """
 
     copies: int = 5
@@ -49,7 +48,7 @@ class Metal(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=5, lr=0.01, after=5, tasks=2, model=Conv4(48, "valid"))
+        return Suggestion(steps=5, lr=0.01, after=5, tasks=2, model=Conv4(48, "valid"), iterations=50_000)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """Weights as Xavier has them, and zeros: no bias, and adapters that change nothing."""
@@ -112,15 +111,17 @@ def learnt_losses(
 ) -> tuple[Float[Tensor, "S B b"], Float[Tensor, "S B q"]]:
     """What one copy of the networks says about each sample of the support, and about each query.
 
-    The one for the support is told the loss, the means of the network's tensors, the answer and the label; that for
-    the queries the means, the answer and how sure it is.
+    The one for the support is told the loss, the means of the tensors that the inner loop changes, the answer and the
+    label; that for the queries the means, the answer and how sure it is.
     """
     shapes = _shapes(learner)
     parts = [
         part.unflatten(-1, shape) for part, shape in zip(copy.split([prod(s) for s in shapes], -1), shapes, strict=True)
     ]
-    sizes = [shape.numel() for shape in learner.shapes.values()]
-    means = torch.stack([part.mean(-1) for part in network.split(sizes, dim=-1)], dim=-1)
+    pieces = zip(
+        learner.shapes, network.split([shape.numel() for shape in learner.shapes.values()], dim=-1), strict=True
+    )
+    means = torch.stack([piece.mean(-1) for name, piece in pieces if name not in learner.norms], dim=-1)
     task = torch.cat([loss[..., None], means], dim=-1)
     label = one_hot(y, support.shape[-1]).to(support)
     log = queries.log_softmax(-1)
@@ -137,7 +138,7 @@ def learnt_losses(
 def _shapes(learner: Learner) -> list[tuple[int, ...]]:
     """The tensors of one copy: for the support and then for the queries, a loss network, its adapter, two factors."""
     tensors = list(learner.shapes.values())
-    count, way = len(tensors), tensors[-1][0]
+    count, way = len(tensors) - len(learner.norms), tensors[-1][0]
     support, queries = 1 + count + 2 * way, count + way + 1
     shapes: list[tuple[int, ...]] = []
     for size, told in ((support, 1 + count), (queries, queries)):

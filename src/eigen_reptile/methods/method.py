@@ -176,6 +176,8 @@ class Suggestion(NamedTuple):
     queries: int = 15
     """Of each class."""
     model: Conv4 = Conv4(pooling="valid")
+    iterations: int = 60_000
+    """How many its authors have, for the scale `full`."""
     characters: "Suggestion | None" = None
     """What suits characters, where that is known."""
 

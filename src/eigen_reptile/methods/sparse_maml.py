@@ -21,12 +21,13 @@ class SparseMaml(Maml):
     """First-order MAML whose inner loop changes only the parameters whose learnt number is above zero."""
 
     order: Literal[1, 2] = 1
+    adapts_norms: bool = True
     mask_rate: float = 7.5
     """How many times as fast as the network the numbers behind the mask are learnt."""
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(steps=35, lr=0.1, after=35, tasks=2, model=Conv4(64, "valid"))
+        return Suggestion(steps=35, lr=0.1, after=35, tasks=2, model=Conv4(64, "valid"), iterations=40_000)
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """About half of the parameters of each tensor are let through."""

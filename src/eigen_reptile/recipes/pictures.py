@@ -60,13 +60,13 @@ def full(experiment: Experiment) -> Experiment:
 def in_full(experiment: Experiment) -> Experiment:
     """The paper's protocol for Reptile, Eigen-Reptile and what is built on them.
 
-    The others have their own, for as many iterations as most of their authors had, who kept the outer rate too.
+    The others have their own, for as many iterations as their authors had; most of them kept the outer rate too.
     """
     longer, own = full(experiment), experiment.method.suggests
     if own is None:
         return longer
     there = (own.characters if experiment.data.characters else None) or own
-    meta = replace(experiment.meta, steps=60_000, batch=there.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
+    meta = replace(experiment.meta, steps=own.iterations, batch=there.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
     task = replace(experiment.task, queries=there.queries if experiment.method.wants_queries else 0)
     evaluation = replace(
         longer.evaluation.by_field(), after=experiment.evaluation.after, batch=experiment.evaluation.batch
