@@ -70,7 +70,7 @@ def _cells(data: Dataset, steps: Mapping[str, int], scale: Scale) -> dict[str, E
 
 
 ALL_METHODS = Recipe(
-    "Every method that the paper compares, on CIFAR-FS, for ten minutes each, 5-way 1-shot and 5-shot.",
+    "Every method that the paper compares, on CIFAR-FS, for some ten minutes each, 5-way 1-shot and 5-shot.",
     partial(_cells, CifarFs(), CIFAR_STEPS),
     {
         ("reptile", 1): Published(58.30, 1.20),
@@ -88,6 +88,6 @@ ALL_METHODS = Recipe(
     },
 )
 ALL_METHODS_OMNIGLOT = Recipe(
-    "Every method that the paper compares, on Omniglot, for five minutes each; not in the paper.",
+    "Every method that the paper compares, on Omniglot, for some five minutes each; not in the paper.",
     partial(_cells, Omniglot(), OMNIGLOT_STEPS),
 )
