@@ -12,6 +12,7 @@ from torch import Tensor
 from eigen_reptile.compiled import Compiled, compiled
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.learner import Learner, class_error
+from eigen_reptile.methods import METHODS, EigenReptile, Selected
 from eigen_reptile.models import Conv4, Mlp, Model
 
 
@@ -96,3 +97,12 @@ def test_another_loss_is_not_that_which_was_compiled() -> None:
     assert learner._compiled is not None
     assert learner.with_loss(class_error)._compiled is None
     assert learner.told(1)._compiled is None
+
+
+def test_a_method_inside_another_is_compiled_too() -> None:
+    method = METHODS["eigen-reptile-ispl"]
+    faster = method.compiled(required=False)
+    assert isinstance(faster, Selected)
+    assert isinstance(faster.method, EigenReptile)
+    assert isinstance(faster.method.moves, Compiled)
+    assert faster == method  # what it is, and what a run folder says of it, stays

@@ -16,6 +16,8 @@ T = TypeVar("T")
 # What calls the compiled loops is compiled too: in Python that takes as long as small loops themselves, and holds up
 # all other threads.
 OPTIONS = {"cpp_wrapper": True}
+ONE_THREAD = OPTIONS | {"cpp.threads": 1}
+"""For tasks that have a thread each."""
 # It says of the eigenvectors that it calls them by a detour, which costs nothing that could be measured.
 logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)
 

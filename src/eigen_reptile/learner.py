@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, replace_all_batch_norm_modules_, vmap
 from torch.nn.functional import cross_entropy
 
-from eigen_reptile.compiled import OPTIONS, Compiled, compiled
+from eigen_reptile.compiled import ONE_THREAD, Compiled, compiled
 from eigen_reptile.streams import stream
 
 NORMS = nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm | nn.RMSNorm
@@ -99,8 +99,7 @@ class Learner:
         """
         learner = copy.copy(self)
         if not self.batched and not self._has_buffers:
-            # Tasks have a thread each.
-            traced = compiled(grad(self._own_loss), fullgraph=True, options=OPTIONS | {"cpp.threads": 1})
+            traced = compiled(grad(self._own_loss), fullgraph=True, options=ONE_THREAD)
             learner._compiled = Compiled(traced, self._placed_gradient, required)
         return learner
 

@@ -39,7 +39,7 @@ def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> T
     """Train all lanes of the experiment, from the run folder's newest checkpoint if it has one."""
     settle_machine()
     exp = stage.exp
-    propose = maybe_compiled(exp)
+    propose = maybe_compiled(stage)
     state = TrainState.fresh(stage)
     if (checkpoint := run.load_checkpoint()) is not None:
         state = state.restored(checkpoint.step, checkpoint.tensors)
@@ -162,12 +162,14 @@ def settle_machine() -> None:
     mallopt(top_pad, 2**26)  # as large as the heaps of threads, which are then kept even where they are empty
 
 
-def maybe_compiled(exp: Experiment) -> Propose:
-    """The method's `propose`, compiled where that is to be done to all tasks' networks as one."""
-    plain = exp.method.propose
-    if not exp.compiles or not exp.model.batched:
+def maybe_compiled(stage: Stage) -> Propose:
+    """The method's `propose`, compiled as a whole if all tasks' networks run as one, or else in part."""
+    exp, plain, required = stage.exp, stage.exp.method.propose, stage.exp.compile == "on"
+    if not exp.compiles:
         return plain
-    return Compiled(compiled(plain, dynamic=False, options=OPTIONS), plain, exp.compile == "on")
+    if exp.model.batched:
+        return Compiled(compiled(plain, dynamic=False, options=OPTIONS), plain, required)
+    return exp.method.compiled(required).propose if stage.device.type == "cpu" else plain
 
 
 def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:

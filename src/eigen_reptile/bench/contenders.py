@@ -30,7 +30,7 @@ Reptile = Callable[[nn.Module, Tasks, Batches, Optimizers, MeanLoss, float], Non
 def library(exp: Experiment) -> Contender:
     """A whole iteration as `train` does it, sampling included."""
     stage = library_stage(exp)
-    propose = maybe_compiled(exp)
+    propose = maybe_compiled(stage)
     state, data = TrainState.fresh(stage), training_data_from(stage, 0)
 
     @torch.no_grad()

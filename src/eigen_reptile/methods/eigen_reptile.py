@@ -1,5 +1,6 @@
 """Eigen-Reptile (Chen et al. 2022): along the main direction of the points that the inner loop passed through."""
 
+import copy
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -7,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from eigen_reptile.compiled import ONE_THREAD, Compiled, compiled
 from eigen_reptile.direction import Length, main_direction_or_nan
 from eigen_reptile.methods.method import Moves, TrajectoryMethod
 
@@ -40,6 +42,12 @@ class EigenReptile(TrajectoryMethod):
     def authors() -> "EigenReptile":
         """As the authors' published code computes it."""
         return EigenReptile(include_start=True, length="path", combine="product_of_means", weighted=True, fix_sign=True)
+
+    def compiled(self, required: bool) -> "EigenReptile":
+        """With `moves` compiled: its many small operations would hold up the threads of other tasks."""
+        faster, moves = copy.copy(self), compiled(self.moves, fullgraph=True, options=ONE_THREAD)
+        object.__setattr__(faster, "moves", Compiled(moves, self.moves, required))
+        return faster
 
     def moves(self, W: Float[Tensor, "S B rows d"]) -> Moves:
         rows = W if self.include_start else W[:, :, 1:]

@@ -236,6 +236,10 @@ class Method(ABC):
     def propose(self, iteration: Iteration) -> Proposal:
         """What the tasks of an iteration ask: a pure function, without control flow on values."""
 
+    def compiled(self, required: bool) -> "Method":
+        """The same for tasks that are done one by one, with what pays compiled; if need be without."""
+        return self
+
     def settled(self, proposal: Proposal) -> Proposal:
         """The proposal of all tasks, with the vector that it makes of theirs."""
         return proposal

@@ -1,6 +1,6 @@
 """A method inside another."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float, Shaped
 from torch import Tensor
@@ -46,6 +46,9 @@ class Wrapped(Method):
 
     def init(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "D"]:
         return self.method.init(learner, seed, domain)
+
+    def compiled(self, required: bool) -> Method:
+        return replace(self, method=self.method.compiled(required))
 
     def propose(self, iteration: Iteration) -> Proposal:
         return self.method.propose(iteration)
