@@ -13,8 +13,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# What calls the compiled loops is compiled too: in Python that takes as long as small loops themselves, and holds up
-# all other threads.
+# On a CPU what calls the compiled loops is compiled too: in Python that takes as long as small loops themselves, and
+# holds up all other threads.
 OPTIONS = {"cpp_wrapper": True}
 ONE_THREAD = OPTIONS | {"cpp.threads": 1}
 """For tasks that have a thread each."""

@@ -165,11 +165,12 @@ def settle_machine() -> None:
 def maybe_compiled(stage: Stage) -> Propose:
     """The method's `propose`, compiled as a whole if all tasks' networks run as one, or else in part."""
     exp, plain, required = stage.exp, stage.exp.method.propose, stage.exp.compile == "on"
+    on_cpu = stage.device.type == "cpu"
     if not exp.compiles:
         return plain
     if exp.model.batched:
-        return Compiled(compiled(plain, dynamic=False, options=OPTIONS), plain, required)
-    return exp.method.compiled(required).propose if stage.device.type == "cpu" else plain
+        return Compiled(compiled(plain, dynamic=False, options=OPTIONS if on_cpu else None), plain, required)
+    return exp.method.compiled(required).propose if on_cpu else plain
 
 
 def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:
