@@ -4,6 +4,7 @@ Nothing carries a generator's state from one iteration to the next, so a resumed
 drawn, evaluation cannot disturb training, and every method sees the same tasks and batches.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -25,9 +26,31 @@ _NO_ENTROPY = _NoEntropy()
 
 def stream(seed: int, purpose: Purpose, step: int = 0) -> np.random.Generator:
     """The generator at this address: Philox keyed by (seed, purpose), its counter started at the step."""
-    philox = np.random.Philox(_NO_ENTROPY)  # type: ignore[arg-type]
+    return _moved(_new_generator(), seed, purpose, step)
+
+
+def lent_streams(seeds: Sequence[int], purpose: Purpose, steps: Iterable[int]) -> list[np.random.Generator]:
+    """Those of all seeds at one step after the other. They are moved elsewhere by the next call for the same purpose.
+
+    To make a generator takes longer than what is drawn from it where tasks are small.
+    """
+    addresses = [(seed, step) for step in steps for seed in seeds]
+    lent = _lent[purpose]
+    lent += [_new_generator() for _ in range(len(addresses) - len(lent))]
+    return [_moved(generator, seed, purpose, step) for generator, (seed, step) in zip(lent, addresses, strict=False)]
+
+
+_lent: dict[Purpose, list[np.random.Generator]] = {purpose: [] for purpose in get_args(Purpose)}
+
+
+def _new_generator() -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(_NO_ENTROPY))  # type: ignore[arg-type]
+
+
+def _moved(generator: np.random.Generator, seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+    """The generator itself, at an address."""
     address = {"counter": (0, 0, 0, step), "key": (seed, _NUMBER[purpose])}
     nothing_left = {"buffer": (0, 0, 0, 0), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}
     state: Any = {"bit_generator": "Philox", "state": address, **nothing_left}
-    philox.state = state
-    return np.random.Generator(philox)
+    generator.bit_generator.state = state
+    return generator

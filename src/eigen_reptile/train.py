@@ -19,7 +19,7 @@ from eigen_reptile.progress import Report, silent
 from eigen_reptile.runs import RunLog
 from eigen_reptile.stage import Stage, validate
 from eigen_reptile.state import TrainState
-from eigen_reptile.streams import stream
+from eigen_reptile.streams import lent_streams
 from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
 
 log = logging.getLogger(__name__)
@@ -124,9 +124,7 @@ def training_data(stage: Stage, step: int) -> tuple[Tasks, Batches]:
 def _data_of(stage: Stage, steps: range) -> Iterator[tuple[Tasks, Batches]]:
     """The same of several iterations, which are drawn as if they were lanes."""
     exp = stage.exp
-    task_rngs, batch_rngs = (
-        [stream(seed, purpose, step) for step in steps for seed in exp.seeds] for purpose in ("tasks", "batches")
-    )
+    task_rngs, batch_rngs = lent_streams(exp.seeds, "tasks", steps), lent_streams(exp.seeds, "batches", steps)
     tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
     batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
     if stage.flips is not None:
