@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eigen_reptile.data import ImageBank, Sine, TaskShape
 from eigen_reptile.progress import silent
-from eigen_reptile.streams import Purpose, stream
+from eigen_reptile.streams import Purpose, lent_streams, stream
 from eigen_reptile.tasks import draw_batches, sample_tasks, take_samples
 
 SINE = Sine().load(silent).train
@@ -119,3 +119,15 @@ def test_a_stream_is_philox_with_that_key_and_counter(seed: int, step: int, purp
     ours = stream(seed, purpose, step)
     assert ours.random(9).tolist() == slow.random(9).tolist()
     assert ours.integers(1000, size=9, dtype=np.int32).tolist() == slow.integers(1000, size=9, dtype=np.int32).tolist()
+
+
+def test_lent_streams_draw_what_new_ones_would() -> None:
+    seeds = (3, 5)
+    for steps in (range(1), range(4, 7), range(2)):  # more of them, then fewer, after the others have been drawn from
+        found = lent_streams(seeds, "tasks", steps)
+        others = lent_streams(seeds, "batches", steps)
+        expected = [stream(seed, "tasks", step) for step in steps for seed in seeds]
+        for ours, theirs, other in zip(found, expected, others, strict=True):
+            other.integers(9)
+            assert ours.integers(9, dtype=np.uint32) == theirs.integers(9, dtype=np.uint32)  # leaves half a draw behind
+            assert (ours.random(3) == theirs.random(3)).all()
