@@ -350,6 +350,14 @@ def test_the_plateau_is_judged_by_what_comes_after_seven_steps(
     assert measured in claim.measured
 
 
+def test_methods_with_steps_of_their_own_make_no_plateau(pictures: Path, tmp_path: Path) -> None:
+    (group,) = collect(steps_results(pictures, tmp_path / "inner-steps", {n: LEVEL.tolist() for n in (3, 7, 9)}))
+    assert group.varies_inner_steps
+    first, *others = group.cells
+    changed = replace(first, experiment=replace(first.experiment, method=METHODS["average-weights"]))
+    assert not replace(group, cells=(changed, *others)).varies_inner_steps
+
+
 def test_the_plateau_is_drawn(pictures: Path, tmp_path: Path) -> None:
     scores = {1: LEVEL - 0.3, 7: LEVEL, 9: LEVEL + 0.01 + QUIET}
     steps_results(pictures, tmp_path / "inner-steps", {steps: values.tolist() for steps, values in scores.items()})

@@ -70,7 +70,7 @@ def _about_pictures(group: Group) -> list[Claim]:
                     how = f"{comparison.shots}-shot, {comparison.column}{under(noise)}"
                     says = f"Eigen-Reptile ({form}) is more accurate than Reptile: {group.name}, {how}"
                     found.append(more_accurate(says, comparison))
-    if len({cell.experiment.inner.steps for cell in group.cells}) > 2:
+    if group.varies_inner_steps:
         found.append(_plateau(group))
     return found
 

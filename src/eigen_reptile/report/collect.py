@@ -98,6 +98,12 @@ class Group:
     def converged(self) -> list[Cell]:
         return [cell for cell in self.cells if cell.converged]
 
+    @property
+    def varies_inner_steps(self) -> bool:
+        """Whether it is one method with several numbers of inner steps."""
+        one_method = len({cell.experiment.method for cell in self.cells}) == 1
+        return one_method and len({cell.experiment.inner.steps for cell in self.cells}) > 2
+
     def find(self, method: Method) -> Cell | None:
         """The cell that used this method."""
         return next((cell for cell in self.cells if cell.experiment.method == method), None)

@@ -108,8 +108,7 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         figures.accuracy_over_time(timed, figure)
         text = "Accuracy on validation tasks against the time that training has taken, without validation."
         sections.append(Section(f"{group.name}-time", f"{group.name}: accuracy and time", text, figure=figure))
-    one_method = len({cell.experiment.method for cell in group.cells}) == 1
-    if one_method and len({cell.experiment.inner.steps for cell in group.cells}) > 2:
+    if group.varies_inner_steps:
         figure = drawings / f"{group.name}-steps.png"
         by_steps = sorted((cell for cell in group.cells if cell.tests), key=lambda cell: cell.experiment.inner.steps)
         figures.accuracy_over_inner_steps(by_steps, figure)
