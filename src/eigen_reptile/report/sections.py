@@ -153,18 +153,22 @@ def _same_example(examples: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str,
 
 def _protocol(cells: Sequence[Cell]) -> str:
     """How the accuracies were measured, and at what scale: the paper trains for 100,000 iterations."""
-    lengths = sorted({cell.result["steps"] for cell in cells})
-    steps = " to ".join(f"{length:,}" for length in dict.fromkeys((lengths[0], lengths[-1])))
-    exp = cells[0].experiment
+    lengths = [cell.result["steps"] for cell in cells]
+    after = [cell.experiment.evaluation.after[-1] for cell in cells]
     test = next(cell.tests[0] for cell in cells if cell.tests)
     scale = (
         ""
-        if lengths[0] >= 100_000
-        else f" This is scaled down: {steps} iterations here, 100,000 in section 5.2 of the paper."
+        if min(lengths) >= 100_000
+        else f" This is scaled down: {_span(lengths)} iterations here, 100,000 in section 5.2 of the paper."
     )
     return (
-        f"{exp.tested_way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
-        f"class, after {exp.evaluation.after[-1]} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
+        f"{cells[0].experiment.tested_way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
+        f"class, after {_span(after)} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
         "batch-norm sees all queries of a task together; inductive: each query with the support alone."
         f"{scale}"
     )
+
+
+def _span(values: Sequence[int]) -> str:
+    """The smallest and the largest, or the one that there is."""
+    return " to ".join(f"{value:,}" for value in dict.fromkeys((min(values), max(values))))
