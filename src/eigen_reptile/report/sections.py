@@ -162,8 +162,9 @@ def _protocol(cells: Sequence[Cell]) -> str:
         else f" This is scaled down: {_span(lengths)} iterations here, 100,000 in section 5.2 of the paper."
     )
     return (
-        f"{cells[0].experiment.tested_way}-way accuracy in per cent on {test['tasks']} test tasks with {test['queries']} queries a "
-        f"class, after {_span(after)} inner steps; 95 % interval over tasks, and over seeds. Transductive: "
+        f"{cells[0].experiment.tested_way}-way accuracy in per cent on {test['tasks']} test tasks with "
+        f"{test['queries']} queries a class, after {_span(after)} inner steps; "
+        "95 % interval over tasks, and over seeds. Transductive: "
         "batch-norm sees all queries of a task together; inductive: each query with the support alone."
         f"{scale}"
     )
