@@ -57,6 +57,8 @@ def race(
         speeds: dict[str, list[float]] = {name: [] for name in entries}
         with ExitStack() as stack:
             timers = {name: stack.enter_context(_in_own_process(name, entry.make)) for name, entry in entries.items()}
+            for warmed_up in timers.values():
+                warmed_up(0.0)
             for _ in range(repeats):
                 for name, per_second in timers.items():
                     speeds[name].append(entries[name].does * per_second(SECONDS_PER_TURN))
@@ -78,23 +80,22 @@ def _ratio(own: Sequence[float], other: Sequence[float]) -> float:
 
 @contextmanager
 def _in_own_process(name: str, make: Callable[[], Contender]) -> Iterator[Callable[[float], float]]:
-    """A contender, warmed up, as a function from seconds to calls per second."""
+    """A contender as a function from seconds to calls per second; meanwhile it is made, and does its first calls."""
     context = get_context("spawn")
     mail, its_end = context.Pipe()
     process = context.Process(target=_serve, args=(make, its_end), daemon=True)
     process.start()
-    its_end.close()  # so that its death is heard as an end of file
+    its_end.close()  # so that its death is heard
 
     def per_second(seconds: float) -> float:
-        mail.send(seconds)
         try:
+            mail.send(seconds)
             measured: float = mail.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             raise RunError(f"the process of {name} died; what it said stands above") from None
         return measured
 
     try:
-        per_second(0.0)  # compiles and warms up
         yield per_second
     finally:
         process.terminate()
@@ -103,6 +104,7 @@ def _in_own_process(name: str, make: Callable[[], Contender]) -> Iterator[Callab
 
 def _serve(make: Callable[[], Contender], mail: Connection) -> None:
     contender = make()
+    calls_per_second(contender, 0.0)  # compiles, while others do the same
     while True:
         mail.send(calls_per_second(contender, mail.recv()))
 
