@@ -151,7 +151,7 @@ class NoiseOptions:
 class BenchOptions:
     """Measure speed or memory; what is compared takes turns within one run."""
 
-    repeats: int = 7
+    repeats: int = 11
     """Times that each contender is measured, in turn."""
     out: Path | None = None
     """JSON file for the figures."""
