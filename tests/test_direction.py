@@ -200,3 +200,11 @@ print((peak() - before) / (W.numel() * W.element_size()))
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(answer.stdout) < 1.5
+
+
+def test_a_direction_is_a_constant_for_autograd() -> None:
+    W = trajectories(3, 5, 40)
+    expected = main_direction(W)
+    found = main_direction(W.requires_grad_())
+    assert not any(part.requires_grad for part in found)
+    assert torch.equal(found.vector, expected.vector)

@@ -31,8 +31,9 @@ class MainDirection(NamedTuple):
     """How far the points go along e (the paper's nu), in float64."""
 
 
+@torch.no_grad()
 def main_direction(W: Tensor, *, length: Length = "net", fix_sign: bool = True) -> MainDirection:
-    """The main direction of each trajectory in W, of shape (rows, d) or (B, rows, d).
+    """The main direction of each trajectory in W, of shape (rows, d) or (B, rows, d); a constant for autograd.
 
     `length` is "net" (the steps' signed projections onto e, summed after the sign is fixed) or "path" (the
     sum of their absolute values). With `fix_sign`, e points the way the trajectory went: its product with
@@ -83,11 +84,14 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
 def _chunks(W: Tensor) -> Iterator[Tensor]:
     """Columns of all rows but the first, a chunk at a time, relative to the first row.
 
-    The differences are exact for points that lie close together, however far from zero they are.
+    The differences are exact for points that lie close together, however far from zero they are. Each chunk takes the
+    place of the one before: to be given fresh memory for it takes longer than all that is done with it.
     """
-    for chunk in W.split(CHUNK, dim=-1):
-        chunk = chunk.to(torch.promote_types(W.dtype, torch.float32))
-        yield chunk[..., 1:, :] - chunk[..., :1, :]
+    dtype = torch.promote_types(W.dtype, torch.float32)
+    place = W.new_empty((*W.shape[:-2], W.shape[-2] - 1, min(CHUNK, W.shape[-1])), dtype=dtype)
+    for columns in W.split(CHUNK, dim=-1):
+        columns = columns.to(dtype)
+        yield torch.sub(columns[..., 1:, :], columns[..., :1, :], out=place[..., : columns.shape[-1]])
 
 
 def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[Tensor, "*batch"]]:
@@ -118,7 +122,7 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     """Sum of the rows of W, over scale, with weights that add up to zero."""
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
-        part.copy_((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2) / scale[..., None])
+        torch.div((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2), scale[..., None], out=part)
     return vector
 
 
