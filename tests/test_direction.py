@@ -203,7 +203,7 @@ print((peak() - before) / (W.numel() * W.element_size()))
 
 
 def test_a_direction_is_a_constant_for_autograd() -> None:
-    W = trajectories(3, 5, 40)
+    W = trajectories(3, 1, 5, 40)
     expected = main_direction(W)
     found = main_direction(W.requires_grad_())
     assert not any(part.requires_grad for part in found)
