@@ -34,7 +34,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import METHODS, Ispl, Iteration
 from eigen_reptile.models import Conv4
-from eigen_reptile.progress import silent
+from eigen_reptile.progress import Report, silent
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.tasks import TaskConfig
@@ -101,6 +101,22 @@ def test_a_race_counts_calls_and_takes_ratios(monkeypatch: pytest.MonkeyPatch) -
     assert one[5] == 1.0
     assert 50 < float(thousand[5]) < 500
     assert all(row[6] == "" and float(row[3]) <= float(row[2]) <= float(row[4]) for row in figures.rows)
+
+
+def test_contenders_of_one_home_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "SECONDS_PER_TURN", 0.05)
+    ours, others = {"short": 0.005, "long": 0.05}, {"other": 0.01}
+    entries = {name: nap(each)._replace(home="ours") for name, each in ours.items()}
+    entries |= {name: nap(each) for name, each in others.items()}
+    processes = []
+
+    def announce(title: str, total: int) -> Report:
+        return lambda done, metrics: processes.append(len(active_children()))
+
+    figures = race("race", "", {"group": entries}, (), 2, announce)
+    assert processes == [2, 2]
+    for row, each in zip(figures.rows, (ours | others).values(), strict=True):
+        assert 0.3 / each < float(row[2]) <= 1 / each
 
 
 def test_a_contender_that_cannot_be_made_is_an_error_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from itertools import cycle
 from typing import IO, Any, cast
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.optim import Optimizer
 
-from eigen_reptile.bench.turns import Contender
+from eigen_reptile.bench.turns import Contender, Entry
 from eigen_reptile.config import Experiment
 from eigen_reptile.files import RunError
 from eigen_reptile.progress import silent
@@ -39,6 +40,11 @@ def library(exp: Experiment) -> Contender:
         state, _ = iterate(stage, propose, state, *next(data))
 
     return contender
+
+
+def library_entry(exp: Experiment, does: float = 1) -> Entry:
+    """The same as an entry; all methods of this library share a process."""
+    return Entry(partial(library, exp), does, home="library")
 
 
 def library_stage(exp: Experiment) -> Stage:

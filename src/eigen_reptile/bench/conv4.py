@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from eigen_reptile.bench.contenders import (
     bare_passes,
     higher_reptile,
-    library,
+    library_entry,
     matrix_product,
     other,
     plain_reptile,
@@ -80,7 +80,7 @@ def conv4(repeats: int, announce: Announce) -> Figures:
             if find_spec(name):
                 entries[name] = Entry(partial(other, peer, exp, build))
         for method in ("reptile", "eigen-reptile"):
-            entries[method] = Entry(partial(library, replace(exp, method=METHODS[method])))
+            entries[method] = library_entry(replace(exp, method=METHODS[method]))
         bare = partial(plain_conv4, side, max(2, channels), filters)
         entries["bare passes"] = Entry(partial(bare_passes, exp, bare))
         # So many iterations would have as much arithmetic as one product.

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from eigen_reptile.bench.contenders import bare_forwards, bare_passes, library, one_after_the_other
+from eigen_reptile.bench.contenders import bare_forwards, bare_passes, library, library_entry, one_after_the_other
 from eigen_reptile.bench.conv4 import experiment, plain_conv4
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment
@@ -24,9 +24,9 @@ def ispl(repeats: int, announce: Announce) -> Figures:
         lessons, questions = priors(exp, Ispl())
         passes = [partial(library, exp), partial(bare_passes, lessons, build), partial(bare_forwards, questions, build)]
         groups[f"{side} x {side}"] = {
-            "reptile": Entry(partial(library, exp)),
+            "reptile": library_entry(exp),
             TOGETHER: Entry(partial(one_after_the_other, passes)),
-            **{name: Entry(partial(library, replace(exp, method=METHODS[name]))) for name in WITH_ISPL},
+            **{name: library_entry(replace(exp, method=METHODS[name])) for name in WITH_ISPL},
         }
     batch, tasks = lessons.inner.batch, exp.meta.batch
     about = (

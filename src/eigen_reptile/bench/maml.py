@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor, nn
 
-from eigen_reptile.bench.contenders import MeanLoss, Optimizers, library, other
+from eigen_reptile.bench.contenders import MeanLoss, Optimizers, library_entry, other
 from eigen_reptile.bench.conv4 import Noise, plain_conv4
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment, standard
@@ -24,7 +24,7 @@ def maml(repeats: int, announce: Announce) -> Figures:
     groups = {}
     for side, channels in SIZES:
         exp, build = experiment(side, channels), partial(plain_conv4, side, channels, 32)
-        entries = {"maml": Entry(partial(library, exp))}
+        entries = {"maml": library_entry(exp)}
         entries |= {name: Entry(partial(other, peer, exp, build)) for name, peer in PEERS.items() if find_spec(name)}
         groups[f"{side} x {side} x {channels}"] = entries
     about = (

@@ -1,10 +1,8 @@
 """Every method: what an outer iteration costs."""
 
-from functools import partial
-
-from eigen_reptile.bench.contenders import library
+from eigen_reptile.bench.contenders import library_entry
 from eigen_reptile.bench.conv4 import Noise
-from eigen_reptile.bench.turns import Entry, Figures, race
+from eigen_reptile.bench.turns import Figures, race
 from eigen_reptile.config import standard
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import Announce
@@ -15,7 +13,7 @@ PICTURES, FILTERS = Noise(32, 3), 32
 def methods(repeats: int, announce: Announce) -> Figures:
     """Outer iterations per second of each method on pictures of 32 x 32."""
     experiments = {name: standard(PICTURES, method, FILTERS) for name, method in METHODS.items()}
-    entries = {name: Entry(partial(library, exp)) for name, exp in experiments.items()}
+    entries = {name: library_entry(exp) for name, exp in experiments.items()}
     about = (
         f"Outer iterations per second on 32 x 32 x 3 with {FILTERS} filters, each method with its own tasks and steps: "
         "those of `train METHOD cifar-fs`. What costs more need not learn less in the same time."

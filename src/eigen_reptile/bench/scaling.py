@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
-from eigen_reptile.bench.contenders import library
+from eigen_reptile.bench.contenders import library_entry
 from eigen_reptile.bench.conv4 import experiment
-from eigen_reptile.bench.turns import Entry, Figures, race
+from eigen_reptile.bench.turns import Figures, race
 from eigen_reptile.config import Experiment
 from eigen_reptile.methods import METHODS
 from eigen_reptile.models import Conv4
@@ -23,7 +22,7 @@ def scaling(repeats: int, announce: Announce) -> Figures:
     sizes = list(_sizes())
     pair = ("reptile", "eigen-reptile")
     groups = {
-        f"{what} {number:,}": {name: Entry(partial(library, replace(exp, method=METHODS[name]))) for name in pair}
+        f"{what} {number:,}": {name: library_entry(replace(exp, method=METHODS[name])) for name in pair}
         for what, number, exp in sizes
     }
     found = race("Scaling", "", groups, ("reptile",), repeats, announce)

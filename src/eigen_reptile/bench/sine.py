@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from functools import partial
 
-from eigen_reptile.bench.contenders import jax_meta, library, other, plain_reptile
+from eigen_reptile.bench.contenders import jax_meta, library_entry, other, plain_reptile
 from eigen_reptile.bench.turns import Entry, Figures, race
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.methods import METHODS
@@ -26,7 +26,7 @@ def sine(repeats: int, announce: Announce) -> Figures:
         groups[title] = {"plain PyTorch": Entry(partial(other, plain_reptile, one, build))}
         for method in ("reptile", "eigen-reptile"):
             ours = replace(one, method=METHODS[method], seeds=tuple(range(seeds)))
-            groups[title][method] = Entry(partial(library, ours), seeds)
+            groups[title][method] = library_entry(ours, seeds)
         if jax_python:
             groups[title]["jax-meta"] = Entry(partial(jax_meta, jax_python, batch, AT_A_TIME), AT_A_TIME)
     about = (

@@ -1,12 +1,15 @@
 """Contenders take turns; a figure is the median over the turns, a ratio is taken within each turn.
 
-Each contender lives in a process of its own, so that what one asks of the machine, as kept memory, helps no other.
+Contenders live in processes of their own, so that what one asks of the machine, as kept memory, helps no other. But by
+luck a process is some per cent faster than the next, for all its life: what may differ by less, as methods of this
+library do, shares one.
 """
 
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -28,6 +31,8 @@ class Entry(NamedTuple):
     """Makes the contender, in its own process: a function of a module, or a partial of one."""
     does: float = 1
     """Iterations that count for each call, as those of seeds side by side."""
+    home: str = ""
+    """Entries of the same home share a process; without one an entry has its own."""
 
 
 class Figures(NamedTuple):
@@ -55,10 +60,7 @@ def race(
     done = 0
     for group, entries in groups.items():
         speeds: dict[str, list[float]] = {name: [] for name in entries}
-        with ExitStack() as stack:
-            timers = {name: stack.enter_context(_in_own_process(name, entry.make)) for name, entry in entries.items()}
-            for warmed_up in timers.values():
-                warmed_up(0.0)
+        with _warmed_up(entries) as timers:
             for _ in range(repeats):
                 for name, per_second in timers.items():
                     speeds[name].append(entries[name].does * per_second(SECONDS_PER_TURN))
@@ -79,17 +81,31 @@ def _ratio(own: Sequence[float], other: Sequence[float]) -> float:
 
 
 @contextmanager
-def _in_own_process(name: str, make: Callable[[], Contender]) -> Iterator[Callable[[float], float]]:
-    """A contender as a function from seconds to calls per second; meanwhile it is made, and does its first calls."""
+def _warmed_up(entries: Mapping[str, Entry]) -> Iterator[Mapping[str, Callable[[float], float]]]:
+    """Each contender as a function from seconds to calls per second."""
+    homes: dict[str, dict[str, Entry]] = {}
+    for name, entry in entries.items():
+        homes.setdefault(entry.home or name, {})[name] = entry
+    with ExitStack() as stack:
+        processes = {home: stack.enter_context(_in_process(shared)) for home, shared in homes.items()}
+        timers = {name: partial(processes[entry.home or name], name) for name, entry in entries.items()}
+        for per_second in timers.values():
+            per_second(0.0)  # answers when all of its process are warm
+        yield timers
+
+
+@contextmanager
+def _in_process(entries: Mapping[str, Entry]) -> Iterator[Callable[[str, float], float]]:
+    """Contenders that share one, as a function from name and seconds to calls per second; they are made meanwhile."""
     context = get_context("spawn")
     mail, its_end = context.Pipe()
-    process = context.Process(target=_serve, args=(make, its_end), daemon=True)
+    process = context.Process(target=_serve, args=(entries, its_end), daemon=True)
     process.start()
     its_end.close()  # so that its death is heard
 
-    def per_second(seconds: float) -> float:
+    def per_second(name: str, seconds: float) -> float:
         try:
-            mail.send(seconds)
+            mail.send((name, seconds))
             measured: float = mail.recv()
         except (EOFError, ConnectionError):
             raise RunError(f"the process of {name} died; what it said stands above") from None
@@ -102,12 +118,14 @@ def _in_own_process(name: str, make: Callable[[], Contender]) -> Iterator[Callab
         process.join()
 
 
-def _serve(make: Callable[[], Contender], mail: Connection) -> None:
-    contender = make()
-    for _ in range(3):  # compiles, while others do the same
-        contender()
+def _serve(entries: Mapping[str, Entry], mail: Connection) -> None:
+    contenders = {name: entry.make() for name, entry in entries.items()}
+    for contender in contenders.values():
+        for _ in range(3):  # compiles, while others do the same
+            contender()
     while True:
-        mail.send(calls_per_second(contender, mail.recv()))
+        name, seconds = mail.recv()
+        mail.send(calls_per_second(contenders[name], seconds))
 
 
 def calls_per_second(contender: Contender, seconds: float) -> float:
