@@ -248,6 +248,15 @@ def test_the_robust_loss_lies_between_two_known_ones() -> None:
     torch.testing.assert_close(nearly_log, class_error(output, y), rtol=1e-5, atol=1e-5)
 
 
+def test_the_robust_loss_has_a_slope_where_a_probability_is_zero() -> None:
+    output = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
+    loss = Robust(Maml()).error(output, torch.tensor([1]))
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(1 / 0.7)
+    assert output.grad is not None
+    assert output.grad.isfinite().all()
+
+
 def test_a_robust_learner_is_used_in_training_and_adaptation() -> None:
     plain = iteration_of(pictures(Maml()))
     robust = Robust(Maml(), q=0.5)

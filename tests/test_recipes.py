@@ -154,7 +154,7 @@ def test_all_methods_are_compared_on_one_network_and_the_same_tasks(recipe: str)
     for name, cell in cells.items():
         assert cell.method == METHODS[name]
         assert isinstance(cell.model, Conv4)
-        assert cell.model.filters == 32
+        assert (cell.model.filters, cell.model.pooling) == (32, "same")
         assert {1, 5} <= set(cell.evaluation.shots)
         # None has rates that others did not get the chance to look for.
         begun = standard(cell.data, cell.method)

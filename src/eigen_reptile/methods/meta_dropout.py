@@ -36,9 +36,10 @@ class MetaDropout(Maml):
 
     @property
     def suggests(self) -> Suggestion | None:
-        return Suggestion(
-            steps=5, lr=0.01, after=5, outer_lr=1e-4, clip=3.0, model=Conv4(pooling="valid", layers="noise")
+        pictures = Suggestion(
+            steps=5, lr=0.01, after=5, long_lr=1e-4, clip=3.0, model=Conv4(pooling="valid", layers="noise")
         )
+        return pictures._replace(characters=pictures.for_characters()._replace(lr=0.1))
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         return sparing(learner, NOISE, super().rule(learner, extra))

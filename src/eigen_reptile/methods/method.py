@@ -170,6 +170,8 @@ class Suggestion(NamedTuple):
     """Steps in evaluation."""
     outer_lr: float = 1e-3
     """Of Adam, at the start; it falls to zero like all others."""
+    long_lr: float | None = None
+    """The same for as many iterations as its authors have, where they have another that is too small for fewer."""
     clip: float | None = None
     tasks: int = 4
     shots: int = 1

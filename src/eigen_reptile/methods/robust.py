@@ -44,5 +44,5 @@ class Robust(Wrapped):
         return learner.with_loss(self.error)
 
     def error(self, output: Shaped[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
-        p = output.softmax(-1).gather(-1, y[..., None])[..., 0]
-        return (1 - p**self.q) / self.q
+        log_p = output.log_softmax(-1).gather(-1, y[..., None])[..., 0]
+        return (1 - (self.q * log_p).exp()) / self.q  # p**q has no slope where p is so small that it is zero

@@ -66,7 +66,8 @@ def in_full(experiment: Experiment) -> Experiment:
     if own is None:
         return longer
     there = (own.characters if experiment.data.characters else None) or own
-    meta = replace(experiment.meta, steps=own.iterations, batch=there.tasks, lr=(own.outer_lr,), final_lr=own.outer_lr)
+    rate = own.long_lr or own.outer_lr
+    meta = replace(experiment.meta, steps=own.iterations, batch=there.tasks, lr=(rate,), final_lr=rate)
     task = replace(experiment.task, queries=there.queries if experiment.method.wants_queries else 0)
     evaluation = replace(
         longer.evaluation.by_field(), after=experiment.evaluation.after, batch=experiment.evaluation.batch
