@@ -1,5 +1,7 @@
 """Compiled functions: compiled once, and done without where that does not work."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -106,3 +108,17 @@ def test_a_method_inside_another_is_compiled_too() -> None:
     assert isinstance(faster.method, EigenReptile)
     assert isinstance(faster.method.moves, Compiled)
     assert faster == method  # what it is, and what a run folder says of it, stays
+
+
+def test_a_direction_of_several_chunks_compiles() -> None:
+    # In a process of its own, because the compiler does not get through the checks of shapes that tests have.
+    code = """
+import torch
+from eigen_reptile import direction
+direction.CHUNK = 48
+W = torch.randn(2, 4, 100, generator=torch.Generator().manual_seed(0), dtype=torch.float64).cumsum(1)
+plain, _ = direction.main_direction_or_nan(W, length="net", fix_sign=True)
+compiled, _ = torch.compile(direction.main_direction_or_nan, fullgraph=True)(W, length="net", fix_sign=True)
+torch.testing.assert_close(compiled, plain)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

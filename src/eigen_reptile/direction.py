@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 
 Length = Literal["net", "path"]
 
-CHUNK = 2**18
-"""Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
+CHUNK = 2**14
+"""Columns taken at a time: small enough for a core's own cache and for exact float32 sums, large enough to be fast."""
 
 
 class MainDirection(NamedTuple):
@@ -85,13 +85,15 @@ def _chunks(W: Tensor) -> Iterator[Tensor]:
     """Columns of all rows but the first, a chunk at a time, relative to the first row.
 
     The differences are exact for points that lie close together, however far from zero they are. Each chunk takes the
-    place of the one before: to be given fresh memory for it takes longer than all that is done with it.
+    place of the one before, because fresh memory takes longer to get than all that is done with it; a compiler sees to
+    that by itself.
     """
     dtype = torch.promote_types(W.dtype, torch.float32)
     place = W.new_empty((*W.shape[:-2], W.shape[-2] - 1, min(CHUNK, W.shape[-1])), dtype=dtype)
     for columns in W.split(CHUNK, dim=-1):
         columns = columns.to(dtype)
-        yield torch.sub(columns[..., 1:, :], columns[..., :1, :], out=place[..., : columns.shape[-1]])
+        own = None if torch.compiler.is_compiling() else place[..., : columns.shape[-1]]
+        yield torch.sub(columns[..., 1:, :], columns[..., :1, :], out=own)
 
 
 def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[Tensor, "*batch"]]:
@@ -122,7 +124,7 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     """Sum of the rows of W, over scale, with weights that add up to zero."""
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
-        torch.div((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2), scale[..., None], out=part)
+        part.copy_((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2) / scale[..., None])
     return vector
 
 
