@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 
 Length = Literal["net", "path"]
 
-CHUNK = 2**14
-"""Columns taken at a time: small enough for a core's own cache and for exact float32 sums, large enough to be fast."""
+CHUNK = 2**18
+"""Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
 
 
 class MainDirection(NamedTuple):
