@@ -17,7 +17,10 @@ from torch.nn.functional import pad
 Length = Literal["net", "path"]
 
 CHUNK = 2**18
-"""Columns taken at a time: small enough for the cache and for exact enough float32 sums, large enough to be fast."""
+"""Columns taken at a time: small enough for the cache, large enough to be fast."""
+PIECES = 16
+"""Parts of a chunk, one after the other in memory. Every operation gives the first ones to the first core, and so on:
+each core meets again what it has in its own cache. Where cores fetch from each other's it takes up to twice as long."""
 
 
 class MainDirection(NamedTuple):
@@ -81,26 +84,28 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
     return v * (sign / root)[..., None], share, travelled
 
 
-def _chunks(W: Tensor) -> Iterator[Tensor]:
-    """Columns of all rows but the first, a chunk at a time, relative to the first row.
+def _chunks(W: Tensor) -> Iterator[Float[Tensor, "*batch pieces others columns"]]:
+    """Columns of all rows but the first, a chunk at a time, relative to the first row; the last chunk is one piece.
 
     The differences are exact for points that lie close together, however far from zero they are. Each chunk takes the
     place of the one before, because fresh memory takes longer to get than all that is done with it; a compiler sees to
     that by itself.
     """
     dtype = torch.promote_types(W.dtype, torch.float32)
-    place = W.new_empty((*W.shape[:-2], W.shape[-2] - 1, min(CHUNK, W.shape[-1])), dtype=dtype)
+    others = W.shape[-2] - 1
+    place = W.new_empty((*W.shape[:-2], others * min(CHUNK, W.shape[-1])), dtype=dtype)
     for columns in W.split(CHUNK, dim=-1):
-        columns = columns.to(dtype)
-        own = None if torch.compiler.is_compiling() else place[..., : columns.shape[-1]]
-        yield torch.sub(columns[..., 1:, :], columns[..., :1, :], out=own)
+        pieces = PIECES if columns.shape[-1] == CHUNK else 1
+        rows = columns.to(dtype).unflatten(-1, (pieces, -1)).movedim(-2, -3)
+        own = place[..., : others * columns.shape[-1]].unflatten(-1, (pieces, others, -1))
+        yield torch.sub(rows[..., 1:, :], rows[..., :1, :], out=None if torch.compiler.is_compiling() else own)
 
 
 def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[Tensor, "*batch"]]:
-    """Gram matrix of the rows of W minus their mean, summed over chunks in float64, divided by a scale squared.
+    """Gram matrix of the rows of W minus their mean, summed over pieces in float64, divided by a scale squared.
 
     The scale, which comes second, is the largest movement: so squares stay in range. It is not known before the end;
-    so each chunk is divided by its own largest movement first.
+    so each piece is divided by its own largest movement first.
     """
     # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
     place = torch.device("cpu") if W.device.type == "mps" else W.device
@@ -110,10 +115,10 @@ def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[T
         chunk.div_(furthest[..., None, None])
         movements.append(furthest)
         products.append(chunk @ chunk.mT)
-    furthest, product = torch.stack(movements), torch.stack(products)
-    scale = furthest.amax(0)
-    parts = (furthest / scale).to(place).double().square()[..., None, None] * product.to(place).double()
-    gram = parts.sum(0)
+    furthest, product = torch.cat(movements, dim=-1), torch.cat(products, dim=-3)
+    scale = furthest.amax(-1)
+    parts = (furthest / scale[..., None]).to(place).double().square()[..., None, None] * product.to(place).double()
+    gram = parts.sum(-3)
     gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.
     gram = gram - gram.mean(-1, keepdim=True)
@@ -124,7 +129,8 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     """Sum of the rows of W, over scale, with weights that add up to zero."""
     vector = W.new_empty((*W.shape[:-2], W.shape[-1]))
     for chunk, part in zip(_chunks(W), vector.split(CHUNK, dim=-1), strict=True):
-        part.copy_((weights.to(chunk)[..., None, 1:] @ chunk).squeeze(-2) / scale[..., None])
+        combined = weights.to(chunk)[..., None, None, 1:] @ chunk
+        part.copy_(combined.flatten(-3) / scale[..., None])
     return vector
 
 
