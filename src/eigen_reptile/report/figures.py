@@ -242,17 +242,21 @@ def speeds(measured: Figures, path: Path) -> None:
 
 
 def scaling(measured: Figures, path: Path) -> None:
-    """The cost of an iteration against each of the numbers that it depends on."""
+    """The cost of an iteration against each of the numbers that it depends on, and what Eigen-Reptile adds to it."""
     kinds = dict.fromkeys(str(row[0]) for row in measured.rows)
-    figure = _figure(4.0 * len(kinds), 3.6)
-    for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
+    figure = _figure(4.0 * len(kinds), 4.8)
+    panels = figure.subplots(2, len(kinds), squeeze=False, sharex="col", height_ratios=(3, 1))
+    for cost, added, kind in zip(*panels, kinds, strict=True):
         rows = [row for row in measured.rows if row[0] == kind]
         numbers = [float(row[1]) for row in rows]
         for place, name in ((2, "Reptile"), (3, "Eigen-Reptile")):
-            axes.plot(numbers, [float(row[place]) for row in rows], marker="o", ms=4, label=name)
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        _label(axes, kind, "ms an iteration")
+            cost.plot(numbers, [float(row[place]) for row in rows], marker="o", ms=4, label=name)
+        cost.set_xlim(left=0)
+        cost.set_ylim(bottom=0)
+        _label(cost, "", "ms an iteration")
+        added.axhline(0, color="black", lw=0.5)
+        added.plot(numbers, [float(row[4]) for row in rows], "o-", ms=4, color="tab:orange", label="Eigen-Reptile adds")
+        _label(added, kind, "%")
     _save(figure, path)
 
 
