@@ -123,7 +123,7 @@ def test_list_names_everything(cli: Cli) -> None:
         ("compare run", "Folder of the run that is subtracted from it"),
         ("train", "name the folder of the run: --out PATH"),
         ("run", "name a recipe: sine"),
-        ("--quiet", "name a command: quickstart, train, run"),
+        ("--quiet", "name a command: quickstart, train, eval, run"),
     ],
 )
 def test_a_wrong_argument_gets_one_line_and_leaves_no_trace(cli: Cli, command: str, said: str) -> None:
@@ -154,6 +154,7 @@ HELP = {
         "Size of a picture recipe",
         "Where the recipe's data",
     ],
+    "eval": ["eval RUN [DATASET]: RUN is the folder", "The protocol; what is not said stays as it was."],
     "report": ["Folder below which the result files lie."],
     "compare": ["Folder of a finished run.", "Folder of the run that is subtracted from it."],
     "data": ["Picture of the table of transitions.", "Probability of a wrong label (p)."],
@@ -277,7 +278,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     experiments: list[Asked] = []
 
     def remember(
-        experiment: Experiment, folder: Path, announce: object, every: int, device: str, workers: Workers
+        experiment: Experiment, folder: Path, announce: object, every: int, device: str, workers: Workers, trained: None
     ) -> dict[str, Any]:
         experiments.append(Asked(experiment, folder, device))
         return {"measure": "accuracy", "choice": {"lr": 1.0}, "test": None, "seconds": 0.0}
@@ -378,6 +379,63 @@ def test_a_folder_of_mixed_pictures_trains_with_one_command(cli: Cli, pictures: 
     page = Path("page/report.html").read_text()
     assert page.count("data:image/png") == 2  # the learning curve and the pictures with predictions
     assert all(f"{100 * accuracy:.2f} ± " in page for test in result["test"] for accuracy in test["mean"])
+
+
+def test_a_finished_run_is_tested_once_more_as_if_it_had_been_asked_for_at_once(cli: Cli, pictures: Path) -> None:
+    command = ("train", "reptile", "folder", "--data.root", str(pictures), *FEW, "--quiet", "--out")
+    otherwise = ("--evaluation.tasks", "9", "--evaluation.shots", "1", "3")  # of no consequence while training
+    assert cli(*command, "run") == (0, "", "")
+    assert cli(*command, "at-once", *otherwise) == (0, "", "")
+    before = files("run")
+
+    said = cli("eval", "run", "--out", "again", *otherwise, "--json")
+    assert said.code == 0
+    again = saved("again/result.json")
+    assert json.loads(said.out)["results"]["run"]["test"] == without_tasks(again["test"])
+    expected = saved("at-once/result.json")
+    for part in ("experiment", "lanes", "choice", "history", "test"):
+        assert again[part] == expected[part]
+
+    assert cli("eval", "run", "--out", "same", "--quiet") == (0, "", "")
+    assert saved("same/result.json")["test"] == saved("run/result.json")["test"]
+    assert cli("compare", "again", "at-once", "--quiet") == (0, "", "")
+    assert files("run") == before
+
+
+def test_a_finished_run_is_tested_on_another_data_set(cli: Cli, pictures: Path) -> None:
+    assert cli("train", "reptile", "folder", "--data.root", str(pictures), *FEW, "--quiet", "--out", "run").code == 0
+    for number in range(16):
+        (pictures / f"class {number}").rename(pictures / f"kind {(7 * number) % 16}")  # others are tested so
+    said = cli("eval", "run", "folder", "--data.root", str(pictures), "--data.size", "12", "--out", "there", "--quiet")
+    assert said == (0, "", "")
+    assert saved("there/result.json")["test"] != saved("run/result.json")["test"]
+    assert all(accuracy > 0.6 for test in saved("there/result.json")["test"] for accuracy in test["mean"])
+
+    larger = cli("eval", "run", "folder", "--data.root", str(pictures), "--data.size", "28", "--out", "no", "--quiet")
+    assert larger.code == 1
+    assert "has other parameters than this experiment's network and data" in larger.problem()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "name the folder of a finished run"),
+        (("nowhere", "--out", "new"), "nowhere is not the folder of a run"),
+        (("unfinished", "--out", "new"), "is not finished: repeat its command first"),
+        (("run",), "name the folder for the result: --out PATH"),
+        (("run", "omnigot", "--out", "new"), "did you mean omniglot?"),
+        (("run", "--out", "new", "--evaluation.every", "2"), "--evaluation.every is about training, which is over"),
+        (("run", "--out", "run", "--evaluation.tasks", "5"), "run belongs to another experiment"),
+    ],
+)
+def test_what_cannot_be_tested_once_more_is_said(cli: Cli, words: tuple[str, ...], problem: str) -> None:
+    for folder in ("run", "unfinished"):
+        assert cli("train", "reptile", "--out", folder, *SMALL, "--quiet").code == 0
+    Path("unfinished/result.json").unlink()
+    said = cli("eval", *words)
+    assert (said.code, said.out) == (2, "")
+    assert problem in said.problem()
+    assert not Path("new").exists()
 
 
 def test_a_broken_picture_is_named_before_anything_is_written(cli: Cli, pictures: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_something_else_is_refused() -> None:
     state = TrainState.fresh(prepare(replace(SMALL, seeds=(0, 1)), silent, "cpu"))
     assert torch.equal(state.restored(7, state.tensors()).theta, state.theta)
     for wrong in (state.tensors() | {"theta": state.theta[:1]}, {"theta": state.theta}):
-        with pytest.raises(RunError, match="step 7 does not belong"):
+        with pytest.raises(RunError, match="step 7 has other parameters"):
             state.restored(7, wrong)
 
 

@@ -20,10 +20,10 @@ import torch
 from eigen_reptile.config import Experiment, from_json, to_json
 from eigen_reptile.distributed import ALONE, Workers
 from eigen_reptile.evaluate import Scores, Start, example, interval95
-from eigen_reptile.files import RunError, read_tensors
+from eigen_reptile.files import FolderError, RunError, read_json, read_tensors
 from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
-from eigen_reptile.runs import Elsewhere, RunDir, RunLog
+from eigen_reptile.runs import Checkpoint, Elsewhere, RunDir, RunLog
 from eigen_reptile.stage import Device, Stage, found_device, prepare, test, validate
 from eigen_reptile.state import TrainState
 from eigen_reptile.train import train
@@ -40,10 +40,14 @@ def run_experiment(
     checkpoint_every: int = 1000,
     device: Device = "auto",
     workers: Workers = ALONE,
+    trained: Path | None = None,
 ) -> dict[str, Any]:
     """Train, choose and test in this folder; continue what is there; return what result.json holds.
 
-    Of several workers each calls this with the same arguments, and only the lead uses the folder.
+    What the finished run in the folder `trained` has learnt is where this one starts: with as many iterations as that
+    has had, there is nothing left but to choose and to test.
+
+    Of several workers each calls this with the same arguments, and only the lead uses the folders.
     """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, not {checkpoint_every}")
@@ -51,7 +55,7 @@ def run_experiment(
     # Before the folder is made, so that nothing is left behind if the data cannot be used.
     finished = _of_lead((folder / "result.json").exists(), workers, place)
     stage = None if finished else prepare(exp, announce, device, workers)
-    with _opened(folder, exp, workers, place) as run:
+    with _opened(folder, exp, workers, place, trained) as run:
         report = announce(folder.name, exp.meta.steps)
         found: dict[str, Any] | None = _of_lead(run.result(), workers, place)
         if found is not None:
@@ -83,8 +87,30 @@ def run_folder(folder: Path, exp: Experiment) -> AbstractContextManager[RunDir]:
     return RunDir.open(folder, to_json(exp), completed=lambda saved: to_json(from_json(saved)))
 
 
+def finished_experiment(folder: Path) -> Experiment:
+    """What the run in this folder is a run of, if it is finished."""
+    try:
+        exp = from_json(read_json(folder / "config.json"))
+    except (RunError, ValueError) as error:
+        raise FolderError(f"{folder} is not the folder of a run: {error}") from error
+    if not (folder / "result.json").exists():
+        raise FolderError(f"the run in {folder} is not finished: repeat its command first")
+    return exp
+
+
+def _end_of(folder: Path) -> tuple[Checkpoint, list[dict[str, Any]]]:
+    """What a finished run has learnt, and what it has logged."""
+    with run_folder(folder, finished_experiment(folder)) as run:
+        checkpoint = run.load_checkpoint()
+        if checkpoint is None:
+            raise FolderError(f"{folder} has no whole checkpoint left: what it has learnt is lost")
+        return checkpoint, run.metrics()
+
+
 @contextmanager
-def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.device) -> Iterator[RunLog]:
+def _opened(
+    folder: Path, exp: Experiment, workers: Workers, device: torch.device, trained: Path | None
+) -> Iterator[RunLog]:
     """The lead's run folder. If that cannot be opened, it is an error on all workers: none would come to the others."""
     if not workers.lead:
         if problem := workers.told("", device):
@@ -93,7 +119,10 @@ def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.devic
         return
     with ExitStack() as stack:
         try:
+            before = None if trained is None else _end_of(trained)
             run = stack.enter_context(run_folder(folder, exp))
+            if before is not None and run.load_checkpoint() is None:
+                run.take_over(*before)
         except RunError as error:
             workers.told(str(error), device)
             raise

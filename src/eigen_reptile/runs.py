@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -215,6 +215,14 @@ class RunDir(RunLog):
         for file in self._checkpoints.glob("*step-*"):
             if file.stem not in stems:
                 file.unlink(missing_ok=True)
+
+    def take_over(self, checkpoint: Checkpoint, metrics: Sequence[Mapping[str, Any]]) -> None:
+        """Begin where another run has come to, with what it has logged on its way."""
+        self.start_metrics(-1)
+        for line in metrics:
+            self.log(line["kind"], line["step"], {name: line[name] for name in line if name not in ("kind", "step")})
+        self.save_checkpoint(checkpoint.step, checkpoint.tensors)
+        self.close()
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; a damaged one is reported and passed over."""

@@ -133,7 +133,9 @@ class TrainState(NamedTuple):
     def restored(self, step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
         """The state that a checkpoint kept, if it fits this one."""
         if _forms(tensors) != _forms(self.tensors()):
-            raise RunError(f"the checkpoint of step {step} does not belong to this experiment: remove its folder")
+            raise RunError(
+                f"the checkpoint of step {step} has other parameters than this experiment's network and data"
+            )
         # Copies, because what is read from a file need not be aligned as kernels like it.
         kept = {name: tensors[name].clone().to(self.theta.device) for name in self.tensors()}
         best = Best(

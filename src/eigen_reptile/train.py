@@ -50,7 +50,9 @@ def train(stage: Stage, run: RunLog, checkpoint_every: int, report: Report) -> T
         state, _ = _observe(stage, run, state, seconds)
     else:
         run.start_metrics(state.step)
-        log.info("continuing after iteration %d", state.step)
+        report(state.step, {})
+        if not finished(exp, state):
+            log.info("continuing after iteration %d", state.step)
         seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
 
     data = training_data_from(stage, state.step)

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
         "train Reptile and Eigen-Reptile on sine waves and glyphs, write a report",
     ),
     "train": (commands.train_command, "train one experiment: train METHOD DATASET --out FOLDER"),
+    "eval": (commands.eval_command, "test a finished run once more, otherwise: eval RUN [DATASET] --out FOLDER"),
     "run": (commands.run_command, "run all cells of a recipe: run RECIPE"),
     "report": (commands.report_command, "tables, figures and an HTML page from result files"),
     "compare": (commands.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),

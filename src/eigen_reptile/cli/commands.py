@@ -15,6 +15,7 @@ from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_positiv
 from eigen_reptile.cli.options import (
     BenchOptions,
     CompareOptions,
+    EvalOptions,
     ListOptions,
     NoiseOptions,
     Protocol,
@@ -38,7 +39,7 @@ from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, DataError, TaskShape
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import run_experiment
+from eigen_reptile.experiment import finished_experiment, run_experiment
 from eigen_reptile.files import FolderError, RunError, write_json
 from eigen_reptile.jobs import Job
 from eigen_reptile.methods import METHODS, Method
@@ -87,12 +88,42 @@ def train_command(args: Sequence[str]) -> None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_trainable(options)
     experiment = _under(options.protocol, options.experiment)
-    name = f"{method} {data}"
-    results, failed = carry_out([_job(name, experiment, options.out, options.work)], options.work, options.output)
+    _carry_out_one(_job(f"{method} {data}", experiment, options.out, options.work), options)
+
+
+def eval_command(args: Sequence[str]) -> None:
+    about = f"{EvalOptions.__doc__}\n\neval RUN [DATASET]: RUN is the folder; data sets are {', '.join(DATASETS)}."
+    if args and not args[0].startswith("-"):
+        trained, rest = Path(args[0]), args[1:]
+        experiment = finished_experiment(trained)
+    elif asks_for_help(args):
+        trained, rest, experiment = Path("RUN"), args, standard(DATASETS["glyphs"], METHODS["eigen-reptile"])
+    else:
+        raise UsageError("name the folder of a finished run: eval RUN --out PATH")
+    known = DATASETS | {"": experiment.data}
+    data, rest = named(rest, known, "data set", default="")
+    default = EvalOptions(known[data], experiment.evaluation)
+    options = parse(EvalOptions, rest, f"eval {trained}", default, about)
+    if options.out is None:
+        raise UsageError("name the folder for the result: --out PATH")
+    _check_trainable(options)
+    for setting in ("every", "monitor_tasks", "pictures"):
+        if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
+            raise UsageError(f"--evaluation.{setting.replace('_', '-')} is about training, which is over")
+    try:
+        asked = replace(experiment, data=options.data, evaluation=options.evaluation)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    job = _job(trained.name, _under(options.protocol, asked), options.out, options.work)
+    _carry_out_one(job._replace(trained=trained), options)
+
+
+def _carry_out_one(job: Job, options: TrainOptions | EvalOptions) -> None:
+    results, failed = carry_out([job], options.work, options.output)
     if failed:
-        raise failed[name]
-    result = results[name]
-    show_results(results, options.output, {"out": str(options.out)})
+        raise failed[job.name]
+    result = results[job.name]
+    show_results(results, options.output, {"out": str(job.folder)})
     if result["choice"] is None:
         raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
@@ -261,7 +292,7 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
 
 
-def _check_trainable(options: TrainOptions | RunOptions) -> None:
+def _check_trainable(options: TrainOptions | RunOptions | EvalOptions) -> None:
     check_positive("--checkpoint-every", options.work.checkpoint_every)
     check_positive("--workers", options.work.workers)
     if not 0 < options.work.timeout < math.inf:

@@ -8,6 +8,7 @@ import tyro
 
 from eigen_reptile.config import Experiment
 from eigen_reptile.data import Dataset, Glyphs
+from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import Scale
 from eigen_reptile.stage import Device
@@ -83,6 +84,24 @@ class RunOptions:
     """Cells to run at a time, each in a process of its own with its share of the cores."""
     engine: Engine = "here"
     """Where cells run: here, or as tasks of a Ray cluster (the one that $RAY_ADDRESS names, or one on this machine)."""
+    work: Annotated[Work, tyro.conf.arg(name="")] = Work()
+    """How it is carried out."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """Choose and test once more with what a finished run has learnt: by another protocol, or on another data set."""
+
+    data: Dataset
+    """The data set, whose pictures must be as large as those that were trained on."""
+    evaluation: EvalConfig
+    """The protocol; what is not said stays as it was."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(required)")] = None
+    """Folder for the result, which can be reported and compared like that of a run."""
+    protocol: Protocol | None = None
+    """Evaluate as the paper's authors (10,000 tasks of 1 query a class) or as is usual in the field (600 of 15)."""
     work: Annotated[Work, tyro.conf.arg(name="")] = Work()
     """How it is carried out."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
