@@ -1,15 +1,14 @@
 """Contenders take turns; a figure is the median over the turns, a ratio is taken within each turn.
 
 Contenders live in processes of their own, so that what one asks of the machine, as kept memory, helps no other. But by
-luck a process is some per cent faster than the next, for all its life: what may differ by less, as methods of this
-library do, shares one.
+luck a process is some per cent faster than the next, for all its life, and a machine's speed drifts: what may differ by
+less, as methods of this library do, shares a process, and takes turns there call by call.
 """
 
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -24,6 +23,8 @@ SECONDS_PER_TURN = 0.7
 
 Contender = Callable[[], None]
 """Does one iteration."""
+Home = Callable[[float], Mapping[str, float]]
+"""From seconds to the calls per second of each contender that lives there."""
 
 
 class Entry(NamedTuple):
@@ -32,7 +33,7 @@ class Entry(NamedTuple):
     does: float = 1
     """Iterations that count for each call, as those of seeds side by side."""
     home: str = ""
-    """Entries of the same home share a process; without one an entry has its own."""
+    """Entries of the same home share a process and its turns; without one an entry has its own."""
 
 
 class Figures(NamedTuple):
@@ -60,10 +61,11 @@ def race(
     done = 0
     for group, entries in groups.items():
         speeds: dict[str, list[float]] = {name: [] for name in entries}
-        with _warmed_up(entries) as timers:
+        with _warmed_up(entries) as homes:
             for _ in range(repeats):
-                for name, per_second in timers.items():
-                    speeds[name].append(entries[name].does * per_second(SECONDS_PER_TURN))
+                for measured in homes:
+                    for name, per_second in measured(SECONDS_PER_TURN).items():
+                        speeds[name].append(entries[name].does * per_second)
                 done += 1
                 report(done, {})
         for name, own in speeds.items():
@@ -81,38 +83,37 @@ def _ratio(own: Sequence[float], other: Sequence[float]) -> float:
 
 
 @contextmanager
-def _warmed_up(entries: Mapping[str, Entry]) -> Iterator[Mapping[str, Callable[[float], float]]]:
-    """Each contender as a function from seconds to calls per second."""
+def _warmed_up(entries: Mapping[str, Entry]) -> Iterator[Sequence[Home]]:
+    """The homes of these contenders."""
     homes: dict[str, dict[str, Entry]] = {}
     for name, entry in entries.items():
         homes.setdefault(entry.home or name, {})[name] = entry
     with ExitStack() as stack:
-        processes = {home: stack.enter_context(_in_process(shared)) for home, shared in homes.items()}
-        timers = {name: partial(processes[entry.home or name], name) for name, entry in entries.items()}
-        for per_second in timers.values():
-            per_second(0.0)  # answers when all of its process are warm
-        yield timers
+        processes = [stack.enter_context(_in_process(shared)) for shared in homes.values()]
+        for measured in processes:
+            measured(0.0)  # answers when all that live there are warm
+        yield processes
 
 
 @contextmanager
-def _in_process(entries: Mapping[str, Entry]) -> Iterator[Callable[[str, float], float]]:
-    """Contenders that share one, as a function from name and seconds to calls per second; they are made meanwhile."""
+def _in_process(entries: Mapping[str, Entry]) -> Iterator[Home]:
+    """A process for these contenders, which are made meanwhile."""
     context = get_context("spawn")
     mail, its_end = context.Pipe()
     process = context.Process(target=_serve, args=(entries, its_end), daemon=True)
     process.start()
     its_end.close()  # so that its death is heard
 
-    def per_second(name: str, seconds: float) -> float:
+    def measured(seconds: float) -> dict[str, float]:
         try:
-            mail.send((name, seconds))
-            measured: float = mail.recv()
+            mail.send(seconds)
+            found: dict[str, float] = mail.recv()
         except (EOFError, ConnectionError):
-            raise RunError(f"the process of {name} died; what it said stands above") from None
-        return measured
+            raise RunError(f"the process of {' and '.join(entries)} died; what it said stands above") from None
+        return found
 
     try:
-        yield per_second
+        yield measured
     finally:
         process.terminate()
         process.join()
@@ -124,14 +125,16 @@ def _serve(entries: Mapping[str, Entry], mail: Connection) -> None:
         for _ in range(3):  # compiles, while others do the same
             contender()
     while True:
-        name, seconds = mail.recv()
-        mail.send(calls_per_second(contenders[name], seconds))
+        mail.send(calls_per_second(contenders, mail.recv()))
 
 
-def calls_per_second(contender: Contender, seconds: float) -> float:
-    """Over at least one call and this much time."""
-    start, done = time.perf_counter(), 0
-    while done < 1 or time.perf_counter() - start < seconds:
-        contender()
+def calls_per_second(contenders: Mapping[str, Contender], seconds: float) -> dict[str, float]:
+    """Over at least one call of each, and this much time for each on average."""
+    taken, done = dict.fromkeys(contenders, 0.0), 0
+    while done < 1 or sum(taken.values()) < seconds * len(contenders):
+        for name, contender in contenders.items():
+            start = time.perf_counter()
+            contender()
+            taken[name] += time.perf_counter() - start
         done += 1
-    return done / (time.perf_counter() - start)
+    return {name: done / total for name, total in taken.items()}
