@@ -283,3 +283,16 @@ def test_a_folder_is_refused_while_another_process_holds_it(tmp_path: Path) -> N
 def test_a_folder_below_a_regular_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "Not a directory" in refusal(tmp_path / "file/run")
+
+
+@pytest.mark.parametrize("line", ["12", '{"kind": "train"}', '["kind", "step"]'])
+def test_a_line_of_metrics_that_no_run_has_logged_is_named(tmp_path: Path, line: str) -> None:
+    with RunDir.open(tmp_path / "run", {}) as run:
+        run.start_metrics(-1)
+        run.log("train", 1, {"loss": 0.5})
+        (logged,) = run.metrics()
+        with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+            file.write(line + "\n")
+        with pytest.raises(RunError, match=r"metrics\.jsonl holds what no run has logged"):
+            run.metrics()
+    assert logged == {"kind": "train", "step": 1, "loss": 0.5}

@@ -287,9 +287,12 @@ class RunDir(RunLog):
         lines = []
         for line in self._metrics.read_bytes().splitlines():
             try:
-                lines.append(json.loads(line))
+                found = json.loads(line)
             except ValueError:
                 break  # torn by a crash; it and what follows will be logged again
+            if not (isinstance(found, dict) and {"kind", "step"} <= found.keys()):
+                raise RunError(f"{self._metrics} holds what no run has logged: {line[:60]!r}")
+            lines.append(found)
         return lines
 
     def _event(self, event: Event) -> None:

@@ -100,10 +100,11 @@ def eval_command(args: Sequence[str]) -> None:
         trained, rest, experiment = Path("RUN"), args, standard(DATASETS["glyphs"], METHODS["eigen-reptile"])
     else:
         raise UsageError("name the folder of a finished run: eval RUN --out PATH")
-    known = DATASETS | {"": experiment.data}
-    data, rest = named(rest, known, "data set", default="")
-    default = EvalOptions(known[data], experiment.evaluation)
-    options = parse(EvalOptions, rest, f"eval {trained}", default, about)
+    data = experiment.data
+    if rest and not rest[0].startswith("-"):
+        name, rest = named(rest, DATASETS, "data set")
+        data = DATASETS[name]
+    options = parse(EvalOptions, rest, f"eval {trained}", EvalOptions(data, experiment.evaluation), about)
     if options.out is None:
         raise UsageError("name the folder for the result: --out PATH")
     _check_trainable(options)
