@@ -119,6 +119,15 @@ def test_contenders_of_one_home_share_a_process(monkeypatch: pytest.MonkeyPatch)
         assert 0.3 / each < float(row[2]) <= 1 / each
 
 
+def test_what_shares_a_process_takes_turns_call_by_call() -> None:
+    calls: list[str] = []
+    contenders = {name: partial(calls.append, name) for name in ("first", "second")}
+    speeds = turns.calls_per_second(contenders, seconds=1e-3)
+    assert calls == ["first", "second"] * (len(calls) // 2)
+    assert len(calls) > 2
+    assert set(speeds) == {"first", "second"}
+
+
 def test_a_contender_that_cannot_be_made_is_an_error_and_leaves_no_process(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RunError, match="bad"):
         race("race", "", {"group": {"bad": nap("no")}}, (), 1, silent)

@@ -278,7 +278,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     experiments: list[Asked] = []
 
     def remember(
-        experiment: Experiment, folder: Path, announce: object, every: int, device: str, workers: Workers, trained: None
+        experiment: Experiment, folder: Path, announce: object, every: int, device: str, workers: Workers
     ) -> dict[str, Any]:
         experiments.append(Asked(experiment, folder, device))
         return {"measure": "accuracy", "choice": {"lr": 1.0}, "test": None, "seconds": 0.0}
@@ -395,6 +395,7 @@ def test_a_finished_run_is_tested_once_more_as_if_it_had_been_asked_for_at_once(
     expected = saved("at-once/result.json")
     for part in ("experiment", "lanes", "choice", "history", "test"):
         assert again[part] == expected[part]
+    assert again["trained"]["experiment"] == saved("run/config.json")
 
     assert cli("eval", "run", "--out", "same", "--quiet") == (0, "", "")
     assert saved("same/result.json")["test"] == saved("run/result.json")["test"]
@@ -411,9 +412,39 @@ def test_a_finished_run_is_tested_on_another_data_set(cli: Cli, pictures: Path) 
     assert saved("there/result.json")["test"] != saved("run/result.json")["test"]
     assert all(accuracy > 0.6 for test in saved("there/result.json")["test"] for accuracy in test["mean"])
 
-    larger = cli("eval", "run", "folder", "--data.root", str(pictures), "--data.size", "28", "--out", "no", "--quiet")
-    assert larger.code == 1
-    assert "has other parameters than this experiment's network and data" in larger.problem()
+    assert saved("there/result.json")["trained"]["experiment"] == saved("run/config.json")
+
+    larger = cli("eval", "run", "folder", "--data.root", str(pictures), "--data.size", "28", "--out", "new", "--quiet")
+    assert larger.code == 2
+    assert "what run has learnt does not fit these data" in larger.problem()
+    assert not Path("new").exists()
+
+
+def test_an_evaluation_of_curves_can_be_reported(cli: Cli) -> None:
+    often = ("--evaluation.pictures", "1", "3")
+    assert cli("train", "reptile", "--out", "all/run", *SMALL, *often, "--quiet") == (0, "", "")
+    assert (
+        cli("eval", "all/run", "--out", "all/again", "--protocol", "authors", "--evaluation.after", "3", "--quiet").code
+        == 0
+    )
+    assert cli("report", "all", "--quiet") == (0, "", "")
+
+
+def test_nothing_is_trained_where_the_last_checkpoint_is_lost(cli: Cli) -> None:
+    assert cli("train", "reptile", "--out", "run", *SMALL, "--checkpoint-every", "1", "--quiet") == (0, "", "")
+    Path("run/checkpoints/step-000000003.safetensors").write_bytes(b"damaged")
+    said = cli("eval", "run", "--out", "new", "--quiet")
+    assert said.code == 2
+    assert "the last checkpoint in run is not there any more, or damaged" in said.problem()
+    assert not Path("new").exists()
+
+
+def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
+    assert cli("train", "reptile", "--out", "run", *SMALL, "--quiet") == (0, "", "")
+    assert cli("eval", "run", "--out", "again", "--quiet") == (0, "", "")
+    assert cli("eval", "run", "--out", "again", "--quiet") == (0, "", "")
+    assert cli("train", "reptile", "--out", "again", *SMALL, "--quiet").code == 2
+    assert cli("eval", "run", "--out", "run", "--quiet").code == 2
 
 
 @pytest.mark.parametrize(
@@ -426,6 +457,8 @@ def test_a_finished_run_is_tested_on_another_data_set(cli: Cli, pictures: Path) 
         (("run", "omnigot", "--out", "new"), "did you mean omniglot?"),
         (("run", "--out", "new", "--evaluation.every", "2"), "--evaluation.every is about training, which is over"),
         (("run", "--out", "run", "--evaluation.tasks", "5"), "run belongs to another experiment"),
+        (("run", "glyphs", "--out", "new"), "run has learnt to fit curves"),
+        (("run", "--out", "new", "--device", ABSENT), f"there is no {ABSENT} here"),
     ],
 )
 def test_what_cannot_be_tested_once_more_is_said(cli: Cli, words: tuple[str, ...], problem: str) -> None:

@@ -30,13 +30,9 @@ class Job(NamedTuple):
     folder: Path
     checkpoint_every: int = 1000
     device: Device = "auto"
-    trained: Path | None = None
-    """Folder of the finished run from which to start."""
 
     def run(self, announce: Announce, workers: Workers = ALONE) -> dict[str, Any]:
-        return run_experiment(
-            self.experiment, self.folder, announce, self.checkpoint_every, self.device, workers, self.trained
-        )
+        return run_experiment(self.experiment, self.folder, announce, self.checkpoint_every, self.device, workers)
 
 
 class Outcome(NamedTuple):

@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -107,7 +107,7 @@ class Elsewhere(RunLog):
 
 @final
 class RunDir(RunLog):
-    """One run's folder, held by one process at a time. Use `RunDir.open`."""
+    """One run's folder, held by one process at a time. Use `RunDir.open`, unless to read what a finished one holds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -216,14 +216,6 @@ class RunDir(RunLog):
             if file.stem not in stems:
                 file.unlink(missing_ok=True)
 
-    def take_over(self, checkpoint: Checkpoint, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """Begin where another run has come to, with what it has logged on its way."""
-        self.start_metrics(-1)
-        for line in metrics:
-            self.log(line["kind"], line["step"], {name: line[name] for name in line if name not in ("kind", "step")})
-        self.save_checkpoint(checkpoint.step, checkpoint.tensors)
-        self.close()
-
     def load_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint that is whole; a damaged one is reported and passed over."""
         steps = self._steps()
@@ -238,7 +230,7 @@ class RunDir(RunLog):
         return None
 
     def _steps(self) -> list[int]:
-        names = (re.fullmatch(r"step-(\d{9})\.json", file.name) for file in self._checkpoints.iterdir())
+        names = (re.fullmatch(r"step-(\d{9})\.json", file.name) for file in self._checkpoints.glob("*"))
         return sorted((int(name[1]) for name in names if name), reverse=True)
 
     @staticmethod

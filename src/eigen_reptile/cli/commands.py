@@ -39,15 +39,15 @@ from eigen_reptile.cli.work import carry_out
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, DataError, TaskShape
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import finished_experiment, run_experiment
+from eigen_reptile.experiment import evaluate_again, finished_experiment, run_experiment
 from eigen_reptile.files import FolderError, RunError, write_json
 from eigen_reptile.jobs import Job
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.models import MODELS, Model
-from eigen_reptile.noise import class_names, realised
+from eigen_reptile.noise import NoiseConfig, class_names, realised
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report.paired import Paired, compare_runs
-from eigen_reptile.stage import found_device
+from eigen_reptile.stage import Device, found_device
 from eigen_reptile.theory import STUDIES, made
 
 
@@ -88,7 +88,14 @@ def train_command(args: Sequence[str]) -> None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_trainable(options)
     experiment = _under(options.protocol, options.experiment)
-    _carry_out_one(_job(f"{method} {data}", experiment, options.out, options.work), options)
+    name = f"{method} {data}"
+    results, failed = carry_out([_job(name, experiment, options.out, options.work)], options.work, options.output)
+    if failed:
+        raise failed[name]
+    result = results[name]
+    show_results(results, options.output, {"out": str(options.out)})
+    if result["choice"] is None:
+        raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
 
 def eval_command(args: Sequence[str]) -> None:
@@ -107,26 +114,25 @@ def eval_command(args: Sequence[str]) -> None:
     options = parse(EvalOptions, rest, f"eval {trained}", EvalOptions(data, experiment.evaluation), about)
     if options.out is None:
         raise UsageError("name the folder for the result: --out PATH")
-    _check_trainable(options)
+    _check_device(options.device)
+    if options.data.classifies != experiment.data.classifies:
+        raise UsageError(
+            f"{trained} has learnt to {'tell classes apart' if experiment.data.classifies else 'fit curves'}"
+        )
     for setting in ("every", "monitor_tasks", "pictures"):
         if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
             raise UsageError(f"--evaluation.{setting.replace('_', '-')} is about training, which is over")
-    try:
-        asked = replace(experiment, data=options.data, evaluation=options.evaluation)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    job = _job(trained.name, _under(options.protocol, asked), options.out, options.work)
-    _carry_out_one(job._replace(trained=trained), options)
-
-
-def _carry_out_one(job: Job, options: TrainOptions | EvalOptions) -> None:
-    results, failed = carry_out([job], options.work, options.output)
-    if failed:
-        raise failed[job.name]
-    result = results[job.name]
-    show_results(results, options.output, {"out": str(job.folder)})
-    if result["choice"] is None:
-        raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
+    asked = replace(experiment, data=options.data, evaluation=options.evaluation)
+    if options.data != experiment.data and not options.evaluation.noisy:
+        asked = replace(asked, noise=NoiseConfig())  # which was that of other training data
+    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
+        try:
+            result = evaluate_again(
+                trained, _under(options.protocol, asked), options.out, progress.task, options.device
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    show_results({trained.resolve().name: result}, options.output, {"out": str(options.out)})
 
 
 def run_command(args: Sequence[str]) -> None:
@@ -293,13 +299,17 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
 
 
-def _check_trainable(options: TrainOptions | RunOptions | EvalOptions) -> None:
+def _check_trainable(options: TrainOptions | RunOptions) -> None:
     check_positive("--checkpoint-every", options.work.checkpoint_every)
     check_positive("--workers", options.work.workers)
     if not 0 < options.work.timeout < math.inf:
         raise UsageError(f"--timeout must be finite and above 0, not {options.work.timeout}")
+    _check_device(options.work.device)
+
+
+def _check_device(device: Device) -> None:
     try:
-        found_device(options.work.device)
+        found_device(device)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -102,8 +102,8 @@ class EvalOptions:
     """Folder for the result, which can be reported and compared like that of a run."""
     protocol: Protocol | None = None
     """Evaluate as the paper's authors (10,000 tasks of 1 query a class) or as is usual in the field (600 of 15)."""
-    work: Annotated[Work, tyro.conf.arg(name="")] = Work()
-    """How it is carried out."""
+    device: Device = "auto"
+    """Where to compute; auto takes the fastest there is."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""
 
