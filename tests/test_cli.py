@@ -457,7 +457,7 @@ def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
         (("run", "omnigot", "--out", "new"), "did you mean omniglot?"),
         (("run", "--out", "new", "--evaluation.every", "2"), "--evaluation.every is about training, which is over"),
         (("run", "--out", "run", "--evaluation.tasks", "5"), "run belongs to another experiment"),
-        (("run", "glyphs", "--out", "new"), "run has learnt to fit curves"),
+        (("run", "glyphs", "--out", "new"), "run has learnt to fit curves, and this data set has classes"),
         (("run", "--out", "new", "--device", ABSENT), f"there is no {ABSENT} here"),
     ],
 )

@@ -116,9 +116,8 @@ def eval_command(args: Sequence[str]) -> None:
         raise UsageError("name the folder for the result: --out PATH")
     _check_device(options.device)
     if options.data.classifies != experiment.data.classifies:
-        raise UsageError(
-            f"{trained} has learnt to {'tell classes apart' if experiment.data.classifies else 'fit curves'}"
-        )
+        learnt, others = ("tell classes apart", "curves") if experiment.data.classifies else ("fit curves", "classes")
+        raise UsageError(f"{trained} has learnt to {learnt}, and this data set has {others}: name another")
     for setting in ("every", "monitor_tasks", "pictures"):
         if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
             raise UsageError(f"--evaluation.{setting.replace('_', '-')} is about training, which is over")
