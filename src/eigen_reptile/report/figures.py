@@ -60,6 +60,9 @@ def accuracy_over_time(cells: Sequence[Cell], path: Path) -> None:
         axes.plot(cell.training_seconds or [], 100 * scores.mean(1), color=colour, ls=style, label=cell.name)
     axes.set_title("Validation while training, mean over seeds")
     _label(axes, "seconds of training", "accuracy, %")
+    axes.legend(
+        fontsize="small", loc="upper left", bbox_to_anchor=(1, 1)
+    )  # beside the lines, which many names would hide
     _save(figure, path)
 
 
