@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"compiled", "direction", "files", "pooled_norm", "progress", "streams", "threads"},
+    {"compiled", "direction", "environment", "files", "pooled_norm", "progress", "streams", "threads"},
     {"runs"},
     {"data", "distributed", "learner", "models"},
     {"tasks"},
@@ -17,7 +17,7 @@ LEVELS = [
     {"config"},
     {"stage"},
     {"state"},
-    {"recipes", "train"},
+    {"recipes", "result", "train"},
     {"experiment"},
     {"bench", "jobs", "theory"},
     {"report"},

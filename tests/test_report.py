@@ -19,7 +19,7 @@ from eigen_reptile.bench.turns import race_columns
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import ImageBank
 from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import read_examples, run_experiment
+from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.progress import silent
@@ -28,6 +28,7 @@ from eigen_reptile.report.claims import claims, mean_of_curve
 from eigen_reptile.report.collect import Cell, collect
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.performance import write_performance
+from eigen_reptile.result import read_examples
 from pictures import SMALL as FEW
 
 ROOT = Path(__file__).parent.parent

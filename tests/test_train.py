@@ -16,11 +16,13 @@ from torch import Tensor
 
 from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment, MetaConfig
+from eigen_reptile.environment import command
 from eigen_reptile.evaluate import EvalConfig, Scores
-from eigen_reptile.experiment import choose, command, run_experiment, summarise
+from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import RunError
 from eigen_reptile.methods import METHODS, Proposal
 from eigen_reptile.progress import Report, silent
+from eigen_reptile.result import choose, summarise
 from eigen_reptile.stage import prepare
 from eigen_reptile.state import TrainState
 from eigen_reptile.train import training_data, training_data_from

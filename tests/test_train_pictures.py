@@ -20,9 +20,10 @@ from torch import Tensor
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
 from eigen_reptile.evaluate import Mode, Start, evaluate, example
-from eigen_reptile.experiment import read_examples, run_experiment
+from eigen_reptile.experiment import run_experiment
 from eigen_reptile.inner import InnerState
 from eigen_reptile.progress import Announce, silent
+from eigen_reptile.result import read_examples
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import Best, TrainState
 from eigen_reptile.train import iterate, settle_machine, training_data

@@ -9,7 +9,7 @@ from eigen_reptile.bench.contenders import library, library_stage
 from eigen_reptile.bench.conv4 import experiment
 from eigen_reptile.bench.turns import Figures
 from eigen_reptile.config import Experiment
-from eigen_reptile.experiment import environment
+from eigen_reptile.environment import environment
 from eigen_reptile.methods import METHODS
 from eigen_reptile.models import Mlp
 from eigen_reptile.progress import Announce

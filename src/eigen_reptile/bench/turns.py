@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eigen_reptile.experiment import environment
+from eigen_reptile.environment import environment
 from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce
 

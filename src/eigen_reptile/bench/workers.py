@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from eigen_reptile.bench.turns import Figures, race_columns
-from eigen_reptile.experiment import environment
+from eigen_reptile.environment import environment
 from eigen_reptile.files import RunError
 from eigen_reptile.progress import Announce
 

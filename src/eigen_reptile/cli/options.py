@@ -69,7 +69,7 @@ class RunOptions:
     only: tuple[str, ...] = ()
     """Cells to run; all if none is named."""
     steps: int | None = None
-    """Outer iterations in place of the recipe's: a smaller experiment, recorded as such."""
+    """Outer iterations in place of the recipe's: another experiment, recorded as such."""
     seeds: tuple[int, ...] = ()
     """Seeds in place of the recipe's."""
     protocol: Protocol | None = None

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eigen_reptile.config import Experiment, from_json
-from eigen_reptile.experiment import RESULT_FORMAT
 from eigen_reptile.files import RunError, read_json
 from eigen_reptile.methods import Method
+from eigen_reptile.result import RESULT_FORMAT
 
 PARTS = {"measure", "steps", "lanes", "choice", "history", "pictures", "test", "seconds", "environment"}
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eigen_reptile.experiment import read_examples
 from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report import figures, noise, tables
 from eigen_reptile.report.claims import claims_table
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.report.theory import Found, study_table
+from eigen_reptile.result import read_examples
 
 
 class Section(NamedTuple):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from eigen_reptile.experiment import environment
+from eigen_reptile.environment import environment
 from eigen_reptile.files import read_json, write_json
 from eigen_reptile.progress import Announce
 from eigen_reptile.theory.discarding import discarding
