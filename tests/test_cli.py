@@ -1,7 +1,10 @@
 """The command line as people use it: exit code, standard output and standard error."""
 
+import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +17,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
+from rich.progress import Progress
 
 from eigen_reptile import jobs
 from eigen_reptile.cli import COMMANDS, commands, run
+from eigen_reptile.cli.output import Bars, progress_columns
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, Dataset
 from eigen_reptile.distributed import Workers
@@ -108,6 +114,12 @@ def test_list_names_everything(cli: Cli) -> None:
         ("train --out run --meta.steps many", "--meta.steps: invalid literal for int() with base 10: 'many'"),
         ("train --out run --inner.optimizer adm", "Expected one of ('sgd', 'adam')"),
         ("train --out run --protocol author", "invalid choice 'author' for argument '--protocol'"),
+        (
+            "train --out run --protocol field --evaluation.tasks 9",
+            "--protocol field has its own --evaluation.tasks:",
+        ),
+        ("train mixtfsl --out run --task.way 1", "task.way must be at least 2"),
+        ("train maml glyphs --out run --task.epochs", "this method learns from tasks, not from the whole training set"),
         ("run cifar-fs --scale tiny", "Expected one of ('full', 'small', 'tune')"),
         ("run sine --data pictures", "this recipe's data set has no root"),
         ("run sine --per-class 180", "this recipe's data set has no per_class"),
@@ -329,7 +341,9 @@ def test_a_recipe_takes_the_data_where_it_lies(cli: Cli, asked: list[Asked]) -> 
 
 
 def test_the_protocol_is_carried_out_and_recorded(cli: Cli) -> None:
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--protocol", "field", "--quiet") == (0, "", "")
+    place = SMALL.index("--evaluation.tasks")  # which are the protocol's
+    small = SMALL[:place] + SMALL[place + 2 :]
+    assert cli("train", "reptile", "--out", "run", *small, "--protocol", "field", "--quiet") == (0, "", "")
     assert saved("run/config.json")["evaluation"]["tasks"] == 600
     (test,) = saved("run/result.json")["test"]
     assert (test["tasks"], np.shape(test["per_task"])) == (600, (2, 1, 600))
@@ -414,6 +428,13 @@ def test_a_finished_run_is_tested_on_another_data_set(cli: Cli, pictures: Path) 
 
     assert saved("there/result.json")["trained"]["experiment"] == saved("run/config.json")
 
+    shutil.rmtree(pictures / "kind 0")
+    for number in range(1, 16):  # too few to train on, but not to be tested with
+        for picture in sorted((pictures / f"kind {number}").iterdir())[3:]:
+            picture.unlink()
+    few = ("--data.size", "12", "--evaluation.shots", "1")
+    assert cli("eval", "run", "folder", "--data.root", str(pictures), *few, "--out", "few", "--quiet").code == 0
+
     larger = cli("eval", "run", "folder", "--data.root", str(pictures), "--data.size", "28", "--out", "new", "--quiet")
     assert larger.code == 2
     assert "what run has learnt does not fit these data" in larger.problem()
@@ -423,10 +444,7 @@ def test_a_finished_run_is_tested_on_another_data_set(cli: Cli, pictures: Path) 
 def test_an_evaluation_of_curves_can_be_reported(cli: Cli) -> None:
     often = ("--evaluation.pictures", "1", "3")
     assert cli("train", "reptile", "--out", "all/run", *SMALL, *often, "--quiet") == (0, "", "")
-    assert (
-        cli("eval", "all/run", "--out", "all/again", "--protocol", "authors", "--evaluation.after", "3", "--quiet").code
-        == 0
-    )
+    assert cli("eval", "all/run", "--out", "all/again", "--evaluation.after", "3", "--quiet").code == 0
     assert cli("report", "all", "--quiet") == (0, "", "")
 
 
@@ -539,3 +557,13 @@ def test_a_method_for_classes_and_curves_do_not_go_together(cli: Cli) -> None:
     assert code == 2
     assert "use it on a data set of pictures" in err
     assert "Traceback" not in err
+
+
+def test_progress_says_how_far_and_how_much_longer_on_a_narrow_terminal() -> None:
+    shown = io.StringIO()
+    console = Console(file=shown, width=80, force_terminal=True, color_system=None)
+    with Progress(*progress_columns(), console=console, expand=True, auto_refresh=False) as bars:
+        report = Bars(bars).task("eigen-reptile-ispl-s50", 4000)
+        report(1200, {"score": 0.41, "ci95": 0.02, "share": 0.6, "length": 0.7, "images_per_second": 1820.0})
+        bars.refresh()
+    assert re.search(r"eigen-reptile-ispl-s50 .*1200/4000 0:00:0\d \S+ validation", shown.getvalue())

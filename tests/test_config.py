@@ -3,17 +3,19 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to_json
-from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Glyphs, Sine
+from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Glyphs, Omniglot, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.methods import METHODS, EigenReptile, Method
+from eigen_reptile.methods import METHODS, EigenReptile, Iteration, Method
+from eigen_reptile.methods.gradient import GradientMethod
 from eigen_reptile.models import MODELS, Conv4, Mlp, Model
 from eigen_reptile.progress import Announce
 from eigen_reptile.tasks import TaskConfig
@@ -188,3 +190,21 @@ def test_lanes_are_step_sizes_times_seeds() -> None:
 def test_presets_differ_as_documented() -> None:
     assert METHODS["eigen-reptile-paper"] == EigenReptile.paper()
     assert replace(EigenReptile.authors(), include_start=False, length="net") == EigenReptile.paper()
+
+
+@final
+@dataclass(frozen=True)
+class Joint(GradientMethod):
+    """A method that somebody made up: one network for all tasks, without adaptation."""
+
+    def losses(self, iteration: Iteration) -> Tensor:
+        network, tasks = iteration.network, iteration.tasks
+        return iteration.learner.loss(network, tasks.x, tasks.y, network.new_ones(tasks.x.shape[:3]))
+
+
+@pytest.mark.parametrize("data", [Sine(), CifarFs(), Omniglot()], ids=lambda data: type(data).__name__)
+def test_a_gradient_is_not_taken_for_a_step(data: Dataset) -> None:
+    """Of a method that suggests nothing itself."""
+    meta = standard(data, Joint()).meta
+    assert meta.optimizer == "adam"
+    assert max(meta.lr) < 0.01

@@ -99,6 +99,26 @@ def test_stamp_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     assert FolderSource(folder, depth=3).stamp() not in (before, changed)
 
 
+def test_stamp_tells_files_apart_that_look_alike(tmp_path: Path) -> None:
+    """Of the same names, sizes and times, in another place or put there later."""
+    folders = [fill(tmp_path / name) for name in ("one", "two")]
+    archives = [zipped(folder.parent / f"{folder.name}.zip", FILES) for folder in folders]
+    tars = [tarred(folder.parent / f"{folder.name}.tgz", FILES) for folder in folders]
+    for path in tmp_path.rglob("*"):
+        os.utime(path, ns=(0, 0))
+
+    def stamps() -> list[str]:
+        folder_stamps = [FolderSource(folder, depth=3).stamp() for folder in folders]
+        return folder_stamps + [ZipSource(zip).stamp() for zip in archives] + [TarSource(tar).stamp() for tar in tars]
+
+    before = stamps()
+    assert len(set(before)) == 6
+    for path in (folders[0] / "a/1.png", archives[0], tars[0]):
+        path.write_bytes(path.read_bytes()[::-1])
+        os.utime(path, ns=(0, 0))
+    assert [ours == was for ours, was in zip(stamps(), before, strict=True)] == [False, True] * 3
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     folder = fill(tmp_path / "folder")
     (folder / "a/folder.png").mkdir()
@@ -157,6 +177,20 @@ def test_path_that_points_outside(tmp_path: Path, name: str) -> None:
         with pytest.raises(DataError, match="refused as unsafe"):
             _ = source.paths
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.tgz", "x.zip"]
+
+
+def test_names_of_archive_members_that_are_no_names(tmp_path: Path) -> None:
+    """The folder itself, as tar has it, is passed over; a file without a name is not ordinary."""
+    with tarfile.open(tmp_path / "x.tgz", "w:gz") as tar:
+        tar.add(fill(tmp_path / "folder"), ".")
+    found = contents(TarSource(tmp_path / "x.tgz"))
+    assert {path.removeprefix("./"): content for path, content in found.items()} == FILES
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.mkdir("./")
+        archive.writestr("a/1.png", FILES["a/1.png"])
+    assert "a/1.png" in ZipSource(tmp_path / "x.zip").paths
+    with pytest.raises(DataError, match="refused as unsafe"):
+        _ = TarSource(tarred(tmp_path / "y.tgz", {"": b"nameless"})).paths
 
 
 def test_links_in_archives(tmp_path: Path) -> None:

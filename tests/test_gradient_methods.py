@@ -14,7 +14,19 @@ from eigen_reptile.data import Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import Learner, class_error
-from eigen_reptile.methods import Domain, Iteration, Maml, MetaCurvature, Method, Prototypical, Robust, SparseMaml, Taml
+from eigen_reptile.methods import (
+    Domain,
+    Iteration,
+    Maml,
+    MetaCurvature,
+    MetaDropout,
+    Method,
+    Prototypical,
+    Robust,
+    SparseMaml,
+    Taml,
+    WarpMaml,
+)
 from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
 from eigen_reptile.methods.taml import inequality
 from eigen_reptile.models import Conv4, Mlp
@@ -110,6 +122,38 @@ def test_gradients_of_a_batched_network_too(name: str) -> None:
     along /= along.norm()
     high, low = (meta_loss(method, iteration._replace(theta=iteration.theta + h * along)) for h in (1e-5, -1e-5))
     assert float(gradient @ along) == pytest.approx((high - low) / 2e-5, rel=1e-4, abs=1e-8)
+
+
+class Stopped(torch.autograd.Function):
+    """The same number, through which no gradient goes; nor any of a second order."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+        return torch.zeros_like(slopes[0])
+
+
+FIRST_ORDER = {
+    "taml": (Taml(strength=0.5), "plain"),
+    "taml-theil": (Taml(bias="theil", strength=0.5), "plain"),
+    "meta-curvature": (MetaCurvature(), "plain"),
+    "warp-maml": (WarpMaml(), "warp"),
+    "meta-dropout": (MetaDropout(), "noise"),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ORDER)
+def test_first_order_is_second_order_with_constant_inner_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    method, layers = FIRST_ORDER[name]
+    iteration = iteration_of(pictures(method, model=Conv4(3, layers=layers)))  # type: ignore[arg-type]
+    first, second = gradient_of(replace(method, order=1), iteration), gradient_of(method, iteration)
+    assert not torch.allclose(first, second, rtol=1e-3)
+    inner = Learner.gradient
+    monkeypatch.setattr(Learner, "gradient", lambda *arguments: Stopped.apply(inner(*arguments)))  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(gradient_of(method, iteration), first)
 
 
 def test_fomaml_is_the_gradient_where_adaptation_ended() -> None:

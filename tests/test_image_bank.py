@@ -214,3 +214,23 @@ def test_nothing_is_said_where_everything_fits(caplog: pytest.LogCaptureFixture)
 def test_what_cannot_be_drawn_is_refused(sizes: list[int], shape: TaskShape, words: str) -> None:
     with pytest.raises(DataError, match=words):
         source(sizes).bank.fitted(shape)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_picture_has_a_number(turned: bool) -> None:
+    bank, known = source([2, 0, 3], turned)
+    found = bank.take(np.arange(bank.size).reshape(1, 1, -1), rngs(0))
+    drawn = told(known, found.x[0, 0])
+    assert len(set(drawn)) == bank.size == len(known)
+    assert found.y[0, 0].tolist() == [one.label + 3 * one.turn for one in drawn]
+    assert found.classes[0, 0].tolist() == list(range(bank.class_numbers))
+
+
+def test_what_is_wrong_about_a_picture_is_known_by_its_number() -> None:
+    bank, known = source([2, 3])
+    given_labels = np.array([1, 0, 1, 1, -1])
+    found = bank.relabelled(given_labels).take(np.arange(4).reshape(1, 1, -1), rngs(0))
+    for one, y, right in zip(told(known, found.x[0, 0]), found.y[0, 0], found.right[0, 0], strict=True):
+        place = [0, 2][one.label] + one.number
+        assert y == given_labels[place]
+        assert right == (y == one.label)

@@ -398,3 +398,13 @@ def test_tables_are_stochastic_and_flips_stay_inside(classes: int, rate: float, 
     told = flipped(y, np.broadcast_to(table, (3, classes, classes)), rng.random(y.shape))
     assert told.min() >= 0
     assert told.max() < classes
+
+
+def test_batches_of_the_whole_set_are_told_wrong_too() -> None:
+    pixels = np.zeros((400, 2, 2, 1), dtype=np.uint8)
+    banks = Banks(*[ImageBank(pixels, [f"class {number}" for number in range(8)], [50] * 8)] * 3)
+    bank = with_noise(banks, NoiseConfig("symmetric", 0.3, "task"), False).banks.train
+    found = bank.take(np.arange(400).reshape(1, 1, -1), [np.random.default_rng(0)])
+    right = found.y[0, 0] == np.repeat(np.arange(8), 50)
+    assert np.array_equal(found.right[0, 0], right)
+    assert 0.6 < right.mean() < 0.8

@@ -21,11 +21,12 @@ from eigen_reptile.data import ImageBank
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.files import RunError
-from eigen_reptile.methods import METHODS
+from eigen_reptile.methods import METHODS, EigenReptile
 from eigen_reptile.progress import silent
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report.claims import claims, mean_of_curve
 from eigen_reptile.report.collect import Cell, collect
+from eigen_reptile.report.methods import methods_table
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.performance import write_performance
 from eigen_reptile.result import read_examples
@@ -445,7 +446,9 @@ def test_runs_on_different_tasks_may_lie_side_by_side(pictures: Path, tmp_path: 
     for folder in (tmp_path / "mixed").iterdir():
         means = [value.partition(" ±")[0] for value in shown[folder.name][2:] if value]
         assert means == [f"{100 * mean:.2f}" for test in saved(folder)["test"] for mean in test["mean"]]
-    assert "more accurate" not in (tmp_path / "out" / "claims.md").read_text()
+    claimed = (tmp_path / "out" / "claims.md").read_text()
+    assert "These runs decide none of them." in claimed
+    assert "|" not in claimed  # no table without rows
 
 
 @pytest.mark.parametrize("kind", ["curves", "pictures"])
@@ -463,3 +466,12 @@ def test_groups_of_the_same_name_keep_their_own_figures(
     write_report(tmp_path, tmp_path / "out", [])
     images = re.findall('data:image/png;base64,([^"]*)', (tmp_path / "out" / "report.html").read_text())
     assert images[0] != images[len(images) // 2]  # the learning curve of each
+
+
+def test_a_method_that_somebody_adds_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "mine", EigenReptile(combine="mean_of_products"))
+    lines = methods_table([], {"mine": 1.5}).splitlines()
+    assert len(lines) == 2 + len(METHODS)
+    (row,) = [line for line in lines if "`mine`" in line]
+    idea = "Along the main direction of the inner loop's points (paper, algorithm 1)"
+    assert row.split(" | ")[1:6] == [idea, "`eigen_reptile.py`", "", "", "1.50"]

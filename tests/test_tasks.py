@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eigen_reptile.data import ImageBank, Sine, TaskShape
 from eigen_reptile.progress import silent
 from eigen_reptile.streams import Purpose, lent_streams, stream
-from eigen_reptile.tasks import draw_batches, sample_tasks, take_samples
+from eigen_reptile.tasks import draw_batches, in_passes, sample_tasks, take_samples, whole_batches
 
 SINE = Sine().load(silent).train
 
@@ -131,3 +131,30 @@ def test_lent_streams_draw_what_new_ones_would() -> None:
             other.integers(9)
             assert ours.integers(9, dtype=np.uint32) == theirs.integers(9, dtype=np.uint32)  # leaves half a draw behind
             assert (ours.random(3) == theirs.random(3)).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 30), st.integers(0, 5))
+def test_each_pass_meets_everything_once(total: int, size: int, seed: int) -> None:
+    """However it is cut into batches, and in another order each time."""
+    batches = -(-3 * total // size)
+    order = np.concatenate([in_passes(total, seed, number * size, size) for number in range(batches)])[: 3 * total]
+    for one in order.reshape(3, total):
+        assert sorted(one) == list(range(total))
+    if total > 20:
+        assert len({one.tobytes() for one in order.reshape(3, total)}) == 3
+
+
+def test_batches_of_the_whole_set_have_its_pictures_under_their_own_classes() -> None:
+    pixels = np.arange(6, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 3, 1), dtype=np.uint8)
+    bank = ImageBank(pixels, ["a", "b", "c"], [1, 3, 2])
+    drawn = [whole_batches(bank, 2, 1, [(seed, step) for seed in (0, 1)], rngs(range(2))) for step in range(3)]
+    x, y = (torch.cat(parts, dim=2)[:, 0] for parts in zip(*((tasks.x, tasks.y) for tasks in drawn), strict=True))
+    for lane in range(2):
+        assert sorted(x[lane, :, 0, 0, 0].tolist()) == list(range(6))
+        assert y[lane].tolist() == [[0, 1, 1, 1, 2, 2][picture] for picture in x[lane, :, 0, 0, 0]]
+    assert not torch.equal(x[0], x[1])
+    tasks = drawn[0]
+    assert tasks.x.shape == (2, 1, 2, 1, 2, 3)
+    assert tasks.query_x.shape == (2, 1, 0, 1, 2, 3)
+    assert tasks.classes.tolist() == [[[0, 1, 2]]] * 2
+    assert tasks.right.all()

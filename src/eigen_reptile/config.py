@@ -109,6 +109,8 @@ class Experiment:
             raise ValueError("there is no noise to evaluate with: --noise.kind symmetric, or another")
         if self.method.wants_queries and self.data.classifies and self.task.queries < 1:
             raise ValueError("this method learns from queries: use --task.queries 15, or another number above 0")
+        if self.task.epochs and not self.method.takes_whole_set:
+            raise ValueError("this method learns from tasks, not from the whole training set: leave out --task.epochs")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
         headless = isinstance(self.model, Conv4) and not self.model.head
@@ -154,20 +156,20 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
         return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
     way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
     shots, model, meta = 15, Conv4(filters or Conv4.filters), MetaConfig(steps=3000, batch=5, keep="best")
-    queries, after, batch = 15, 50, 15
+    queries, after, batch, epochs = 15, 50, 15, False
     if own := method.suggests:
         own = own.for_characters() if data.characters else own
         inner = InnerConfig(own.steps, way * own.shots, own.lr, carry="fresh")
         shots, model = own.shots, replace(own.model, filters=filters or own.model.filters)
         meta = replace(meta, batch=own.tasks, lr=(own.outer_lr,), optimizer="adam", clip=own.clip)
-        queries, after, batch = own.queries, own.after, WHOLE
+        queries, after, batch, epochs = own.queries, own.after, WHOLE, own.epochs
     if isinstance(method, Selected):  # enough for no picture to come twice
         shots = max(shots, -(-method.batches(inner) * inner.batch // way))
     return Experiment(
         method=method,
         data=data,
         model=model,
-        task=TaskConfig(way, shots, queries if method.wants_queries else 0),
+        task=TaskConfig(way, shots, queries if method.wants_queries else 0, epochs),
         inner=inner,
         meta=meta,
         evaluation=EvalConfig(

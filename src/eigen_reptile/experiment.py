@@ -75,7 +75,7 @@ def evaluate_again(
     if checkpoint is None or checkpoint.step != steps:
         raise FolderError(f"the last checkpoint in {trained} is not there any more, or damaged: train it again")
     settle_machine()
-    stage = prepare(exp, announce, device)
+    stage = prepare(exp, announce, device, trains=False)
     try:
         state = TrainState.fresh(stage).restored(checkpoint.step, checkpoint.tensors)
     except RunError as error:

@@ -40,20 +40,26 @@ class Stage(NamedTuple):
         return Domain(bank.shape, self.training.way, bank.class_numbers)
 
 
-def prepare(exp: Experiment, announce: Announce, device: Device = "auto", workers: Workers = ALONE) -> Stage:
-    """Load the data and build the network; whatever would stop the experiment later, stops it here."""
+def prepare(
+    exp: Experiment, announce: Announce, device: Device = "auto", workers: Workers = ALONE, trains: bool = True
+) -> Stage:
+    """Load the data and build the network; whatever would stop the experiment later, stops it here.
+
+    One that is only evaluated, because it has been trained elsewhere, needs no training tasks.
+    """
     if workers.count > exp.meta.batch:
         raise RunError(
             f"{workers.count} workers cannot share the {exp.meta.batch} tasks of a meta-batch: "
             f"use at most --workers {exp.meta.batch}"
         )
     drawn, there = exp.method.batches(exp.inner) * exp.inner.batch, exp.task.way * exp.task.shots
-    if isinstance(exp.method, Selected) and drawn > there:
+    if trains and isinstance(exp.method, Selected) and drawn > there:
         raise RunError(
             f"this method chooses among {drawn} different samples of a task, but a task has {there}: "
             f"use --task.shots {-(-drawn // exp.task.way)} or more"
         )
     banks, flips = with_noise(exp.data.load(announce), exp.noise, exp.evaluation.noisy)
+    training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
     outputs = exp.task.way  # one number for regression, where way is 1
     learner = Learner(
@@ -71,7 +77,7 @@ def prepare(exp: Experiment, announce: Announce, device: Device = "auto", worker
         flips=flips,
         device=place,
         workers=workers,
-        training=banks.train.fitted(TaskShape(exp.task.way, exp.task.shots, exp.task.queries)),
+        training=training if exp.task.epochs or not trains else banks.train.fitted(training),
         validation=banks.validation.fitted(shapes[0]),
         tests=tuple(banks.test.fitted(shape) for shape in shapes),
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
-Purpose = Literal["init", "tasks", "batches", "validation", "test", "picture", "noise"]
+Purpose = Literal["init", "tasks", "batches", "validation", "test", "picture", "noise", "passes"]
 _NUMBER: dict[str, int] = {purpose: number for number, purpose in enumerate(get_args(Purpose))}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from eigen_reptile.data import Bank, TaskShape
+from eigen_reptile.streams import stream
 
 CPU = torch.device("cpu")
 
@@ -24,6 +26,14 @@ class TaskConfig:
     """Support samples of each class in a training task; on the sine wave 50 is the whole grid."""
     queries: int = 0
     """Query samples of each class in a training task, for methods that learn from them."""
+    epochs: bool = False
+    """Train on batches, of as many samples as a task has, out of shuffled passes over the whole training set, and not
+    on tasks; for methods that learn to tell all of its classes apart."""
+
+    @property
+    def samples(self) -> int:
+        """Samples of a task, or of a batch in its place."""
+        return self.way * (self.shots + self.queries)
 
     def __post_init__(self) -> None:
         for name, least in {"way": 1, "shots": 1, "queries": 0}.items():
@@ -70,6 +80,36 @@ def sample_tasks(
     Numbers that are not whole get this dtype. Pictures stay bytes, which take a quarter of the room.
     """
     return Tasks(*(_tensor(array, device, dtype) for array in bank.draw(count, task, rngs)))
+
+
+def whole_batches(
+    bank: Bank,
+    size: int,
+    count: int,
+    addresses: Sequence[tuple[int, int]],
+    rngs: Sequence[np.random.Generator],
+    device: torch.device = CPU,
+    dtype: torch.dtype = torch.float32,
+) -> Tasks:
+    """`count` batches of `size` for each (seed, step): what comes next in shuffled passes over the whole bank.
+
+    Each batch stands for a task of all classes, with no queries. The generators are for what is told wrong of it.
+    """
+    numbers = [in_passes(bank.size, seed, step * count * size, count * size) for seed, step in addresses]
+    samples = bank.take(np.stack(numbers).reshape(-1, count, size), rngs)
+    return Tasks(*(_tensor(array, device, dtype) for array in samples))
+
+
+def in_passes(total: int, seed: int, first: int, count: int) -> Int[np.ndarray, "b"]:
+    """The numbers from place `first` on in passes through all below `total`, each shuffled in its own way."""
+    begun, ended = first // total, (first + count - 1) // total
+    order = np.concatenate([_one_pass(total, seed, number) for number in range(begun, ended + 1)])
+    return order[first - begun * total :][:count]
+
+
+@lru_cache(maxsize=16)
+def _one_pass(total: int, seed: int, number: int) -> Int[np.ndarray, "total"]:
+    return stream(seed, "passes", number).permutation(total)
 
 
 def _tensor(array: np.ndarray, device: torch.device, dtype: torch.dtype) -> Tensor:

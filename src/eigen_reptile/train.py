@@ -20,7 +20,7 @@ from eigen_reptile.runs import RunLog
 from eigen_reptile.stage import Stage, validate
 from eigen_reptile.state import TrainState
 from eigen_reptile.streams import lent_streams
-from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks
+from eigen_reptile.tasks import Batches, Tasks, draw_batches, sample_tasks, whole_batches
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,12 @@ def _data_of(stage: Stage, steps: range) -> Iterator[tuple[Tasks, Batches]]:
     """The same of several iterations, which are drawn as if they were lanes."""
     exp = stage.exp
     task_rngs, batch_rngs = lent_streams(exp.seeds, "tasks", steps), lent_streams(exp.seeds, "batches", steps)
-    tasks = sample_tasks(stage.banks.train, stage.training, exp.meta.batch, task_rngs, stage.device, exp.dtype)
+    bank, count, place = stage.banks.train, exp.meta.batch, (stage.device, exp.dtype)
+    if exp.task.epochs:
+        addresses = [(seed, step) for step in steps for seed in exp.seeds]
+        tasks = whole_batches(bank, exp.task.samples, count, addresses, task_rngs, *place)
+    else:
+        tasks = sample_tasks(bank, stage.training, count, task_rngs, *place)
     batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
     if stage.flips is not None:
         tasks, batches = noisy_draws(tasks, batches, stage.flips, batch_rngs)

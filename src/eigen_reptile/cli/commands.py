@@ -81,12 +81,14 @@ def train_command(args: Sequence[str]) -> None:
     about = (
         f"{TrainOptions.__doc__}\n\n"
         f"train METHOD DATASET: methods are {', '.join(METHODS)}; data sets are {', '.join(DATASETS)}. "
-        "Without a name: eigen-reptile sine. Every default shown is that of the named data set."
+        "Without names: eigen-reptile on sine; a method that can only tell classes apart, on glyphs. Every default "
+        "shown is that of the named method and data set."
     )
     options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_trainable(options)
+    _check_protocol(options.protocol, options.experiment.evaluation, default.experiment.evaluation)
     experiment = _under(options.protocol, options.experiment)
     name = f"{method} {data}"
     results, failed = carry_out([_job(name, experiment, options.out, options.work)], options.work, options.output)
@@ -121,6 +123,7 @@ def eval_command(args: Sequence[str]) -> None:
     for setting in ("every", "monitor_tasks", "pictures"):
         if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
             raise UsageError(f"--evaluation.{setting.replace('_', '-')} is about training, which is over")
+    _check_protocol(options.protocol, options.evaluation, experiment.evaluation)
     asked = replace(experiment, data=options.data, evaluation=options.evaluation)
     if options.data != experiment.data and not options.evaluation.noisy:
         asked = replace(asked, noise=NoiseConfig())  # which was that of other training data
@@ -347,8 +350,21 @@ def _under(protocol: Protocol | None, experiment: Experiment) -> Experiment:
     """The experiment under one of the known protocols of evaluation."""
     if protocol is None:
         return experiment
-    config = experiment.evaluation
-    return replace(experiment, evaluation=config.by_authors() if protocol == "authors" else config.by_field())
+    return replace(experiment, evaluation=_by(protocol, experiment.evaluation))
+
+
+def _by(protocol: Protocol, config: EvalConfig) -> EvalConfig:
+    return config.by_authors() if protocol == "authors" else config.by_field()
+
+
+def _check_protocol(protocol: Protocol | None, asked: EvalConfig, default: EvalConfig) -> None:
+    """A setting that was asked for must not be one that the protocol has too."""
+    if protocol is None:
+        return
+    for name, value in vars(_by(protocol, asked)).items():
+        if getattr(asked, name) not in (value, getattr(default, name)):
+            flag = f"--evaluation.{name.replace('_', '-')}"
+            raise UsageError(f"--protocol {protocol} has its own {flag}: leave out one of the two")
 
 
 def _why_no_test(result: Mapping[str, Any]) -> str:

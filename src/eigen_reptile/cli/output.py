@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column, Table
 
 from eigen_reptile.bench import Figures
 from eigen_reptile.cli.options import Output
@@ -53,20 +61,24 @@ class Bars:
         return report
 
 
+def progress_columns() -> tuple[ProgressColumn, ...]:
+    """How far, and how much longer, whatever the width: what is left of it is for the notes."""
+    return (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )
+
+
 @contextlib.contextmanager
 def progress_bars(output: Output) -> Iterator[Bars]:
     if output.quiet or output.json:
         yield Bars(None)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*progress_columns(), console=Console(stderr=True), expand=True) as bars:
         yield Bars(bars)
 
 

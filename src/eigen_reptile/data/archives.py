@@ -63,11 +63,11 @@ class FolderSource(Source):
         self._depth = depth
 
     def stamp(self) -> str:
-        return hashlib.sha256(repr(self._listing).encode()).hexdigest()
+        return hashlib.sha256(repr((str(self.place.resolve()), self._listing)).encode()).hexdigest()
 
     @property
     def paths(self) -> list[str]:
-        return [path for path, _, _ in self._listing]
+        return [path for path, *_ in self._listing]
 
     def read(self, path: str, limit: int) -> bytes:
         file = self.place / path
@@ -82,22 +82,25 @@ class FolderSource(Source):
             raise UnreadableError(f"{self.where(path)} cannot be read: {error.strerror}") from error
 
     @cached_property
-    def _listing(self) -> list[tuple[str, int, int]]:
-        """Path, size and time of change of everything, found in one pass; those that cannot be asked are -1 long."""
-        found: list[tuple[str, int, int]] = []
+    def _listing(self) -> list[tuple[str, int, int, int]]:
+        """Path, size and times of change of everything, found in one pass; those that cannot be asked are -1 long.
+
+        The second time is that of the last change of any kind, which no copying with the first one kept can fake.
+        """
+        found: list[tuple[str, int, int, int]] = []
         linked: set[Path] = set()
 
         def walk(folder: str, prefix: str, depth: int) -> None:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    path, size, changed = f"{prefix}{entry.name}", -1, 0
+                    path, size, changed, touched = f"{prefix}{entry.name}", -1, 0, 0
                     with suppress(OSError):
                         if depth > 1 and entry.is_dir():
                             path += "/"
                         else:
                             about = entry.stat()
-                            size, changed = about.st_size, about.st_mtime_ns
-                    found.append((path, size, changed))
+                            size, changed, touched = about.st_size, about.st_mtime_ns, about.st_ctime_ns
+                    found.append((path, size, changed, touched))
                     if path.endswith("/"):
                         if entry.is_symlink():
                             self._admit(Path(entry.path), linked)
@@ -106,7 +109,9 @@ class FolderSource(Source):
         try:
             walk(str(self.place), "", self._depth)
         except OSError as error:
-            raise DataError(f"cannot read the folder {error.filename}: {error.strerror}") from error
+            raise DataError(
+                f"cannot read the folder {error.filename}: {error.strerror}; make it readable, or move it elsewhere"
+            ) from error
         return sorted(found)
 
     def _admit(self, link: Path, linked: set[Path]) -> None:
@@ -203,13 +208,14 @@ def _stamp_of_file(file: Path, inside: str = "") -> str:
         about = file.stat()
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}") from error
-    return hashlib.sha256(repr((file.name, inside, about.st_size, about.st_mtime_ns)).encode()).hexdigest()
+    known = (str(file.resolve()), inside, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
 def _check_member(archive: Path, name: str, ordinary: bool) -> None:
     """Refuse what would be dangerous to unpack, though nothing is: who packs such things may have done worse."""
     path = PurePosixPath(name.replace("\\", "/"))
-    if not ordinary or path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+    if not (name and ordinary) or path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
         raise DataError(f"{archive} holds {name!r}, which is no ordinary file or points outside: refused as unsafe")
 
 

@@ -62,6 +62,15 @@ class Bank(ABC):
         """The numbers by which tasks name their classes are below this."""
         return 1
 
+    @property
+    def size(self) -> int:
+        """Samples in all, if there is an end to them."""
+        raise DataError("this data set has no end that could be reached: leave out --task.epochs")
+
+    def take(self, numbers: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
+        """The samples of these numbers as the support of tasks of all classes; lane s may draw from generator s."""
+        raise DataError("this data set has no numbered samples: leave out --task.epochs")
+
 
 class Banks(NamedTuple):
     """A loaded data set. No class of one split occurs in another."""

@@ -126,9 +126,11 @@ def _table(source: Source, name: str, *columns: str) -> dict[str, Any]:
         raise DataError(f"{source.place} has no file {name}: it is not the whole of CIFAR-100")
     try:
         table = read_plain(io.BytesIO(source.read(path, MAX_BATCH)))
+        if not isinstance(table, dict):
+            raise ValueError(f"it holds a {type(table).__name__}, not a table")
         table = {_text(key): value for key, value in table.items()}
         return {column: table[column] for column in columns}
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise DataError(f"{source.where(path)} cannot be read: {error}") from error
     except KeyError as error:
         raise DataError(f"{source.where(path)} has no {error}: it is not of CIFAR-100") from error

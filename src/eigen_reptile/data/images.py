@@ -110,6 +110,17 @@ class ImageBank(Bank):
         numbers = classes + turns * len(self.names)
         return Samples(*part(slice(task.shots)), *part(slice(task.shots, None)), right, numbers)
 
+    @property
+    def size(self) -> int:
+        return len(self._rows) * self._turns
+
+    def take(self, numbers: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
+        turns, places = np.divmod(numbers, len(self._rows))
+        x = np.moveaxis(self._pictures(self._rows[places], turns), -1, -3)
+        y = self.labels[places] + turns * len(self.names)
+        classes = np.broadcast_to(np.arange(self.class_numbers), (*numbers.shape[:2], self.class_numbers)).copy()
+        return Samples(x, y, x[:, :, :0], y[:, :, :0], self._right[places], classes)
+
     def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Numbers of pictures (count, way, shots + queries), classes (count, way), and quarter turns (count, way)."""
         needed = task.shots + task.queries

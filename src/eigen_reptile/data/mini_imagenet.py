@@ -128,6 +128,8 @@ def array_classes(root: Path) -> dict[str, list[Picture]]:
             pixels, rows = table["image_data"], table["class_dict"]
             if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != STYLE.shape:
                 raise ValueError("image_data is not an array of pictures of 84x84x3 bytes")
+            if not rows:
+                raise ValueError("class_dict has no class")
             places = np.concatenate([np.asarray(numbers) for numbers in rows.values()])
             if not np.array_equal(np.sort(places), np.arange(len(pixels))):
                 raise ValueError("class_dict does not give each picture to one class")

@@ -92,7 +92,7 @@ class PictureSet(Dataset):
         if self.root is not None:
             if not self.root.expanduser().exists():
                 raise DataError(
-                    f"there is no {self.root}: --data.root (of a recipe: --data) must be where {self.name} lies"
+                    f"there is no {self.root}: --data.root (of a recipe: --data) must be where the pictures lie"
                 )
             return self.root.expanduser()
         places = [data_folder() / file for name in names for file in (name, f"{name}.zip")]

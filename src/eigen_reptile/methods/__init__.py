@@ -41,6 +41,7 @@ METHODS: dict[str, Method] = {
     "fomaml": Maml(order=1),
     "anil": Maml(adapts="head"),
     "boil": Maml(adapts="body"),
+    "maml-ispl": Selected(Maml(), Ispl()),
     "fomaml-ispl": Selected(Maml(order=1), Ispl()),
     "taml": Taml(),
     "taml-theil": Taml(bias="theil"),

@@ -45,6 +45,10 @@ class Ecm(MetricMethod):
         if not 0 < self.rate < math.inf:
             raise ValueError(f"rate must be finite and above 0, not {self.rate}")
 
+    @property
+    def takes_whole_set(self) -> bool:
+        return True
+
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The vectors of the training classes."""
         return vectors(seed, domain.classes, learner.features(domain.shape))

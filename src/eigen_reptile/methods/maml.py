@@ -11,14 +11,11 @@ from torch import Tensor
 from eigen_reptile.inner import InnerState, adapt
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.gradient import GradientMethod
-from eigen_reptile.methods.method import Adaptation, Iteration, Suggestion
+from eigen_reptile.methods.method import Adaptation, Iteration
 from eigen_reptile.tasks import Tasks
 
 Rule = Callable[[Float[Tensor, "S B d"]], Float[Tensor, "S B d"]]
 """What the inner loop takes in place of a gradient."""
-
-ONE_STEP = Suggestion(steps=1, lr=0.4, after=3, outer_lr=3e-3, clip=10.0, tasks=16, queries=5)
-"""On characters: one large inner step, as the authors have it on Omniglot; they take 32 tasks of fewer queries."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +28,6 @@ class Maml(GradientMethod):
     """What the inner loop changes: everything, only the last layer (ANIL), or all but the last layer (BOIL)."""
     adapts_norms: bool = False
     """Whether it changes the scales and shifts of batch-norm too; otherwise they are only meta-learnt, as published."""
-
-    @property
-    def suggests(self) -> Suggestion | None:
-        """As its authors have it, whose loss is N times the mean: their inner rate of 0.01 is 0.05 here."""
-        return Suggestion(steps=5, lr=0.05, after=10, clip=10.0, characters=ONE_STEP)
 
     def rule(self, learner: Learner, extra: Float[Tensor, "S B E"]) -> Rule:
         """What the inner loop makes of each gradient."""

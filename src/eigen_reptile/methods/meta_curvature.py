@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.learner import Learner
-from eigen_reptile.methods.maml import ONE_STEP, Maml, Rule
+from eigen_reptile.methods.gradient import ONE_STEP
+from eigen_reptile.methods.maml import Maml, Rule
 from eigen_reptile.methods.method import Domain, Suggestion
 from eigen_reptile.models import Conv4
 

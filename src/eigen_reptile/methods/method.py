@@ -177,6 +177,8 @@ class Suggestion(NamedTuple):
     shots: int = 1
     queries: int = 15
     """Of each class."""
+    epochs: bool = False
+    """Whether as many samples as a task has come out of passes over the whole training set."""
     model: Conv4 = Conv4(pooling="valid")
     iterations: int = 60_000
     """How many its authors have, for the scale `full`."""
@@ -210,6 +212,11 @@ class Method(ABC):
     @property
     def any_way(self) -> bool:
         """Whether what it learns from tasks of some number of classes serves for tasks of any other."""
+        return False
+
+    @property
+    def takes_whole_set(self) -> bool:
+        """Whether it can learn from batches of the whole training set, which stand for tasks of all its classes."""
         return False
 
     @property

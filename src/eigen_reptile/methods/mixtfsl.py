@@ -24,8 +24,8 @@ class MixtFsl(MetricMethod):
     All in angles, and with a margin. A new task's classes are the means of their support. This is the first of the
     published training's two phases. The second is left out: it follows the network that has done best on validation
     tasks so far, which a method is not told here. Left out are also the augmentation of pictures, and the classifier
-    that is fitted to a new task's support where validation finds it better than the means. A batch is a task with its
-    queries, and batch-norm uses its statistics, at all times.
+    that is fitted to a new task's support where validation finds it better than the means. Batch-norm uses the
+    statistics of its batch, at all times.
     """
 
     components: int = 15
@@ -44,9 +44,14 @@ class MixtFsl(MetricMethod):
             raise ValueError(f"margin must be at least 0 and below a right angle, not {self.margin}")
 
     @property
+    def takes_whole_set(self) -> bool:
+        return True
+
+    @property
     def suggests(self) -> Suggestion | None:
-        """Three tasks have 240 pictures; the authors take 200 at a time."""
-        return Suggestion(tasks=3, model=Conv4(64, "valid", head=False))
+        """Two batches of 100 pictures, in passes over the training set, 600 of which are 115,200 batches of 200."""
+        things = Suggestion(tasks=2, queries=19, epochs=True, model=Conv4(64, "valid", head=False), iterations=115_200)
+        return things._replace(characters=things._replace(outer_lr=3 * things.outer_lr))
 
     def extra(self, learner: Learner, seed: int, domain: Domain) -> Float[Tensor, "E"]:
         """The components, class after class."""

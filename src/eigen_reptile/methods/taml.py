@@ -34,13 +34,13 @@ class Taml(Maml):
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         """With the entropy: MAML's loss, and how much surer of the queries adaptation makes."""
+        if self.bias != "entropy":
+            return super().losses(iteration)
         learner, tasks = iteration.learner, iteration.tasks
         end, _ = self.adapted(iteration.adaptation)
         after, before = (learner.outputs(at, tasks.query_x) for at in (end[..., : learner.d], iteration.network))
-        loss = learner.sample_loss(after, tasks.query_y).mean(-1)
-        if self.bias != "entropy":
-            return loss
-        return loss + self.strength * (_entropy(after) - _entropy(before)).mean(-1)
+        surer = (_entropy(before) - _entropy(after)).mean(-1)
+        return learner.sample_loss(after, tasks.query_y).mean(-1) - self.strength * surer
 
     def terms(self, iteration: Iteration) -> dict[str, Float[Tensor, "S B"]]:
         """With a measure of inequality: two more, of whose means over all tasks it is made."""

@@ -35,6 +35,10 @@ class Wrapped(Method):
         return self.method.any_way
 
     @property
+    def takes_whole_set(self) -> bool:
+        return self.method.takes_whole_set
+
+    @property
     def suggests(self) -> Suggestion | None:
         return self.method.suggests
 

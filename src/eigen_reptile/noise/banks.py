@@ -65,7 +65,16 @@ class NoisyTasks(Bank):
         return self._bank.fitted(task)
 
     def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
-        samples = self._bank.draw(count, task, rngs)
+        return self._with_flips(self._bank.draw(count, task, rngs), rngs)
+
+    @property
+    def size(self) -> int:
+        return self._bank.size
+
+    def take(self, numbers: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
+        return self._with_flips(self._bank.take(numbers, rngs), rngs)
+
+    def _with_flips(self, samples: Samples, rngs: Sequence[np.random.Generator]) -> Samples:
         told = self._told(samples.y, samples, rngs)
         right = samples.right & (told == samples.y)
         if self._queries and samples.query_y.shape[2]:

@@ -29,7 +29,7 @@ CIFAR_STEPS = {
     "prototypical": 3450,
     "gnn": 890,
     "ecm": 3450,
-    "mixtfsl": 3800,
+    "mixtfsl": 4800,
 }
 OMNIGLOT_STEPS = {
     "reptile": 1700,
@@ -47,7 +47,7 @@ OMNIGLOT_STEPS = {
     "prototypical": 2700,
     "gnn": 720,
     "ecm": 2700,
-    "mixtfsl": 520,
+    "mixtfsl": 400,
 }
 
 SMALL = Small(steps=0, search=(), seeds=(0,), tasks=150, monitor_tasks=40, rates={})

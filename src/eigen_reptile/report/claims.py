@@ -85,9 +85,9 @@ def comparable(group: Group, name: str, other_name: str) -> tuple[Cell, Cell] | 
 
 
 def claims_table(groups: Sequence[Group], studies: Sequence[Found]) -> str:
-    """The claims in Markdown, those of the experiments and then those of the theory."""
+    """The claims in Markdown, those of the experiments and then those of the theory; nothing if there are none."""
     rows = [list(claim) for claim in (*claims(groups), *about_theory(studies))]
-    return markdown(["the paper says", "measured here", "verdict"], rows)
+    return markdown(["the paper says", "measured here", "verdict"], rows) if rows else ""
 
 
 def mean_of_curve(cell: Cell) -> np.ndarray:

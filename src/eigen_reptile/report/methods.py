@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from eigen_reptile.methods import METHODS
+from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report.collect import Cell, Group
 from eigen_reptile.report.performance import read_benchmark
@@ -54,6 +54,7 @@ ABOUT = {
         mini_imagenet="48.70 / 63.11",
     ),
     "fomaml": About("the same, with inner gradients taken for constants", "maml.py", mini_imagenet="48.07 / 63.15"),
+    "maml-ispl": About("MAML without the samples that prior models find surprising", "ispl.py", order="second"),
     "fomaml-ispl": About("FOMAML without the samples that prior models find surprising", "ispl.py"),
     "anil": About("MAML that adapts only the last layer", "maml.py", order="second"),
     "boil": About("MAML that adapts all but the last layer", "maml.py", order="second"),
@@ -129,18 +130,25 @@ def costs(benchmarks: Path) -> dict[str, float]:
 
 
 def methods_table(groups: Sequence[Group], cost: Mapping[str, float]) -> str:
-    """A row for each method above; one that a user has added to METHODS needs none."""
+    """A row for each method; of one that somebody has added, what its class says."""
     measured = {
         heading: next((group for group in groups if group.name == name), None) for heading, name in GROUPS.items()
     }
     rows = []
-    for name, about in ABOUT.items():
+    for name, method in METHODS.items():
+        about = ABOUT.get(name) or _described(method)
         own = [f"`{name}`", about.idea, f"`{about.file}`", about.learnt, about.order]
         own.append(f"{cost[name]:.2f}" if name in cost else "")
-        here = [_accuracies(group.find(METHODS[name])) if group else "" for group in measured.values()]
+        here = [_accuracies(group.find(method)) if group else "" for group in measured.values()]
         rows.append([*own, about.mini_imagenet, _published(name), *here])
     headings = ["name", "idea", "file", "meta-learnt", "gradients", "cost", "mini-ImageNet", "CIFAR-FS", *measured]
     return markdown(headings, rows)
+
+
+def _described(method: Method) -> About:
+    """What can be told of a method without knowing it."""
+    idea = (method.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return About(idea, f"{type(method).__module__.rpartition('.')[2]}.py", learnt="", order="")
 
 
 def _published(name: str) -> str:

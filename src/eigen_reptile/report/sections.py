@@ -47,7 +47,7 @@ def make_sections(groups: Sequence[Group], studies: Sequence[Found], drawings: P
         figures.study_panels(study.panels, figure)
         text = f"{study.about} ({origin})"
         sections.append(Section(f"theory-{name}", study.title, text, study_table(study), figure))
-    claims = (
+    how = (
         "Paired: all methods saw the same tasks and batches. On the sine wave a claim holds if the 95 % interval "
         "of the difference over seeds lies on its side of zero. On pictures it must lie there over test tasks "
         "(each averaged over the seeds), which tells the trained networks apart, and over seeds, which tell the "
@@ -56,7 +56,10 @@ def make_sections(groups: Sequence[Group], studies: Sequence[Found], drawings: P
         "did best with on validation tasks, out of the same tries. Of the theory a claim holds if its difference lies "
         "below zero, with its interval, at every point that was tried."
     )
-    sections.append(Section("claims", "The paper's claims", claims, claims_table(groups, studies)))
+    claims = claims_table(groups, studies)
+    sections.append(
+        Section("claims", "The paper's claims", how if claims else "These runs decide none of them.", claims)
+    )
     sections.append(Section("provenance", "Where this comes from", "", tables.provenance(groups)))
     return sections
 
