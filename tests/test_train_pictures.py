@@ -22,6 +22,8 @@ from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
 from eigen_reptile.evaluate import Mode, Start, evaluate, example
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.inner import InnerState
+from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Conv4
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.result import read_examples
 from eigen_reptile.stage import Stage, prepare
@@ -193,6 +195,23 @@ def test_the_test_tasks_are_left_alone_where_they_should_be(tmp_path: Path) -> N
     with pytest.raises(AssertionError, match="must not be"):
         run_experiment(tested, tmp_path / "tested")
     assert len((tmp_path / "tested/metrics.jsonl").read_text().splitlines()) == 4  # it came only after training
+
+
+@pytest.mark.parametrize(
+    ("name", "pictures"), [("reptile", 2 * 5), ("prototypical", 3 * (3 + 2)), ("mixtfsl", 3 * (3 + 2))]
+)
+def test_pictures_per_second_are_those_that_the_network_sees(name: str, pictures: int, tmp_path: Path) -> None:
+    """Of each task: its mini-batches, or its support and queries."""
+    method = METHODS[name]
+    exp = replace(SMALL, method=method, meta=replace(SMALL.meta, steps=4))
+    if method.wants_queries:
+        task = replace(SMALL.task, queries=2, epochs=method.takes_whole_set)
+        exp = replace(exp, task=task, model=Conv4(4, head=False), inner=replace(SMALL.inner, steps=1, batch=9))
+    run_experiment(exp, tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    (logged,) = [line for line in lines if line["kind"] == "train"]
+    lanes, tasks = 2, 2
+    assert logged["images_per_second"] / logged["iterations_per_second"] == pytest.approx(lanes * tasks * pictures)
 
 
 def test_memory_does_not_grow_with_the_iterations(tmp_path: Path) -> None:

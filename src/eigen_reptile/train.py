@@ -205,7 +205,8 @@ def _observe(stage: Stage, run: RunLog, state: TrainState, seconds: float) -> tu
 
 
 def _rates(exp: Experiment, iterations_per_second: float) -> dict[str, float]:
-    samples = len(exp.lanes) * exp.meta.batch * exp.inner.steps * exp.inner.batch
+    of_task = exp.inner.steps * exp.inner.batch + exp.task.way * exp.task.queries
+    samples = len(exp.lanes) * exp.meta.batch * of_task
     what = "images" if exp.data.classifies else "samples"
     return {
         "iterations_per_second": iterations_per_second,
