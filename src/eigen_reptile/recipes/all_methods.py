@@ -47,7 +47,7 @@ OMNIGLOT_STEPS = {
     "prototypical": 2700,
     "gnn": 720,
     "ecm": 2700,
-    "mixtfsl": 400,
+    "mixtfsl": 650,
 }
 
 SMALL = Small(steps=0, search=(), seeds=(0,), tasks=150, monitor_tasks=40, rates={})
