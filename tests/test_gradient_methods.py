@@ -88,7 +88,9 @@ SECOND_ORDER = {
     "anil": Maml(adapts="head"),
     "boil": Maml(adapts="body"),
     "taml": Taml(strength=0.5),
+    "taml, support": Taml(entropy_of="support", strength=0.5),
     "taml-theil": Taml(bias="theil", strength=0.5),
+    "taml-theil, queries": Taml(bias="theil", losses_of="queries", strength=0.5),
     "taml-atkinson": Taml(bias="atkinson", strength=0.5),
     "taml-log-variance": Taml(bias="log-variance", strength=0.5),
     "meta-curvature": MetaCurvature(),
@@ -244,6 +246,32 @@ def test_sparse_maml_by_its_formula() -> None:
     found = gradient_of(method, iteration)
     torch.testing.assert_close(found[:d], outer)
     torch.testing.assert_close(found[d:], -2.0 * iteration.inner.lr * total[0, 0] * outer)
+
+
+@pytest.mark.parametrize("samples", ["queries", "support"])
+def test_taml_by_its_formulas(samples: Any) -> None:
+    """J = L(after) + lambda (H(after) - H(before)), or + lambda times Theil's index of the losses before."""
+    entropic = Taml(entropy_of=samples, strength=0.3)
+    unequal = Taml(bias="theil", losses_of=samples, strength=0.3)
+    iteration = iteration_of(pictures(entropic))
+    learner, tasks, theta = iteration.learner, iteration.tasks, iteration.theta[0]
+    x, y = (tasks.query_x, tasks.query_y) if samples == "queries" else (tasks.x, tasks.y)
+    after, _ = Maml().adapted(iteration.adaptation)
+
+    def said(network: Tensor, pictures: Tensor) -> np.ndarray:
+        return learner.output(network, pictures).softmax(-1).numpy()
+
+    expected, before = [], []
+    for task in range(3):
+        answers, labels = said(after[0, task], tasks.query_x[0, task]), tasks.query_y[0, task].tolist()
+        expected.append(-np.mean([np.log(row[label]) for row, label in zip(answers, labels, strict=True)]))
+        old, new = said(theta, x[0, task]), said(after[0, task], x[0, task])
+        before.append(-np.mean([np.log(row[label]) for row, label in zip(old, y[0, task].tolist(), strict=True)]))
+        expected[-1] += 0.3 * ((old * np.log(old)).sum(1) - (new * np.log(new)).sum(1)).mean()
+    np.testing.assert_allclose(entropic.losses(iteration)[0], expected)
+    shares = np.array(before) / np.mean(before)
+    plain = Maml().losses(iteration)[0].mean()
+    assert meta_loss(unequal, iteration) == pytest.approx(float(plain) + 0.3 * (shares * np.log(shares)).mean())
 
 
 @pytest.mark.parametrize("measure", ["theil", "atkinson", "log-variance"])

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "eigen_reptile"
 
 LEVELS = [
-    {"compiled", "direction", "environment", "files", "pooled_norm", "progress", "streams", "threads"},
+    {"compiled", "direction", "environment", "files", "pooled_norm", "progress", "running_norm", "streams", "threads"},
     {"runs"},
     {"data", "distributed", "learner", "models"},
     {"tasks"},

@@ -216,7 +216,7 @@ def slowly_kept(losses: list[float], gamma: float, least: int, discard: str) -> 
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.floats(0, 5, width=32, allow_subnormal=False), min_size=12, max_size=12, unique=True),
-    st.floats(0, 6, allow_subnormal=False),
+    st.floats(0, 6, width=32, allow_subnormal=False),
     st.sampled_from(["hardest", "easiest"]),
     st.sampled_from(["drawn", "easiest-first"]),
 )

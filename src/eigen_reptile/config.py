@@ -113,6 +113,8 @@ class Experiment:
             raise ValueError("this method learns from tasks, not from the whole training set: leave out --task.epochs")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
+        if isinstance(self.model, Conv4) and self.model.statistics == "running" and self.method.has_inner_loop:
+            raise ValueError("an inner loop goes by the statistics of its mini-batches: use --model.statistics batch")
         headless = isinstance(self.model, Conv4) and not self.model.head
         if self.tested_way != self.task.way and not (self.method.any_way and headless):
             raise ValueError(

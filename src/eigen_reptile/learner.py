@@ -13,9 +13,10 @@ from torch.func import functional_call, grad, replace_all_batch_norm_modules_, v
 from torch.nn.functional import cross_entropy
 
 from eigen_reptile.compiled import ONE_THREAD, Compiled, compiled
+from eigen_reptile.running_norm import RUNNING, RunningNorm
 from eigen_reptile.streams import stream
 
-NORMS = nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm | nn.RMSNorm
+NORMS = nn.modules.batchnorm._NormBase | nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | RunningNorm
 """Layers that normalise."""
 
 SampleLoss = Callable[[Tensor, Tensor], Tensor]
@@ -42,8 +43,9 @@ def _draws_at_random(module: nn.Module) -> bool:
 class Learner:
     """Any `nn.Module` seen as a pure function of theta, for S lanes times B tasks at once.
 
-    The module is only a template: its own parameter values are never used. Batch-norm layers use the statistics
-    of the batch, at all times. With `batched` all networks run as one computation; otherwise one after the other.
+    The module is only a template: its own parameter values are never used. Torch's batch-norm layers use the
+    statistics of the batch, at all times; `RunningNorm` has others after training. With `batched` all networks run as
+    one computation; otherwise one after the other.
     """
 
     def __init__(self, build: Callable[[], nn.Module], sample_loss: SampleLoss, batched: bool = False) -> None:
@@ -55,16 +57,24 @@ class Learner:
         self._names = [name for name, _ in self._template.named_parameters()]
         self._shapes = [parameter.shape for parameter in self._template.parameters()]
         self._sizes = [prod(shape) for shape in self._shapes]
-        layers = {name for name, module in self._template.named_modules() if isinstance(module, NORMS)}
-        self.norms = {name for name in self._names if name.rpartition(".")[0] in layers}
+        modules = dict(self._template.named_modules())
+        places = {name: name.rpartition(".") for name in self._names}
+        self.norms = {name for name, (layer, _, _) in places.items() if isinstance(modules[layer], NORMS)}
         """The parameters of layers that normalise: their scales and shifts."""
+        self.statistics = {
+            name
+            for name, (layer, _, kind) in places.items()
+            if isinstance(modules[layer], RunningNorm) and kind in RUNNING
+        }
+        """Those of them that are running statistics."""
+        self._in_training = False
         self._ties = len(self._names) < len(list(self._template.named_parameters(remove_duplicate=False)))
         self._has_buffers = any(True for _ in self._template.buffers())
         self._told: tuple[object, ...] = ()
         self._compiled: Compiled[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
         self.sample_loss = sample_loss
-        self.batched = batched
-        for name, module in self._template.named_modules():
+        self.batched = batched and not self.statistics
+        for name, module in modules.items():
             if _draws_at_random(module):
                 raise ValueError(f"{name} draws at random, but a learner must be a pure function: switch that off")
 
@@ -91,14 +101,22 @@ class Learner:
         learner._told, learner._compiled = more, None
         return learner
 
+    def in_training(self) -> "Learner":
+        """The same network while it is trained: running statistics follow their batches, and do not act."""
+        if not self.statistics:
+            return self
+        learner = copy.copy(self)
+        learner._in_training = True
+        return learner
+
     def compiled(self, required: bool = False) -> "Learner":
         """The same network, whose gradient is compiled if it is that of one network, and nobody differentiates it.
 
         If that is not required, it is done without where it does not work. `batched` networks are better compiled
-        together with all that is done to them, and those with buffers not at all.
+        together with all that is done to them, and those with buffers or running statistics not at all.
         """
         learner = copy.copy(self)
-        if not self.batched and not self._has_buffers:
+        if not (self.batched or self._has_buffers or self.statistics):
             traced = compiled(grad(self._own_loss), fullgraph=True, options=ONE_THREAD)
             learner._compiled = Compiled(traced, self._placed_gradient, required)
         return learner
@@ -253,6 +271,8 @@ class Learner:
             for parameter, value, gradient in zip(network.parameters, *pieces, strict=True):
                 parameter.data, parameter.grad = value.view(parameter.shape), gradient.view(parameter.shape)
             self._own.network = network
+        if self.statistics:
+            network.module.train(self._in_training)
         network.flat.copy_(theta)
         return network
 

@@ -12,9 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad, softplus
 
-from eigen_reptile.pooled_norm import pooled_norm
+from eigen_reptile.pooled_norm import pooled, pooled_norm
+from eigen_reptile.running_norm import RunningNorm
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+EPS = 1e-3
+"""What batch-norm adds to variances."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class Conv4(Model):
     layers: Literal["plain", "warp", "noise"] = "plain"
     """What else each block has: a linear 3x3 convolution after it, for Warp-MAML; or one beside its own that says how
     strong noise is, which the linear layer then has too, for meta-dropout."""
+    statistics: Literal["batch", "running"] = "batch"
+    """What batch-norm goes by after training: each batch, as in training; or the moving average over training, which
+    methods that compare samples can have, as most of their authors do."""
 
     def __post_init__(self) -> None:
         if self.filters < 1:
@@ -99,7 +106,10 @@ class Conv4(Model):
         same = self.pooling == "same"
         if not same and min(height, width) < 16:
             raise ValueError(f"{height} x {width} pixels are too few to be halved four times: use --model.pooling same")
-        blocks = [_Block(before, self.filters, same, self.layers) for before in (channels, *[self.filters] * 3)]
+        running = self.statistics == "running"
+        blocks = [
+            _Block(before, self.filters, same, self.layers, running) for before in (channels, *[self.filters] * 3)
+        ]
         parts: list[nn.Module] = [*blocks, nn.Flatten()]
         if self.head:
             left = [-(-side // 16) if same else side // 16 for side in (height, width)]  # each pooling halves
@@ -127,16 +137,16 @@ def _drawn(like: Tensor, rng: torch.Generator) -> Tensor:
 
 @final
 class _Block(nn.Module):
-    """Batch-norm always uses its batch's statistics.
+    """The convolution has no bias.
 
-    The convolution has no bias: batch-norm takes it out again, its gradient is zero but for rounding, and Adam
-    would turn that rounding into full steps.
+    Batch-norm takes it out again, its gradient is zero but for rounding, and Adam would turn that rounding into full
+    steps.
     """
 
-    def __init__(self, before: int, after: int, same: bool, layers: str) -> None:
+    def __init__(self, before: int, after: int, same: bool, layers: str, running: bool) -> None:
         super().__init__()
         self.same = same
-        self.norm = nn.BatchNorm2d(after, eps=1e-3, track_running_stats=False)
+        self.norm = RunningNorm(after, EPS) if running else nn.BatchNorm2d(after, EPS, track_running_stats=False)
         self.convolution = _started(nn.Conv2d(before, after, 3, padding=1, bias=False))
         self.noise = _started(nn.Conv2d(before, after, 3, padding=1), _faint) if layers == "noise" else None
         self.warp = _started(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
@@ -153,7 +163,10 @@ class _Block(nn.Module):
         x = conv2d(x, kernel, padding=1)
         if strength is not None:
             x = x * softplus(strength if rng is None else strength + _drawn(strength, rng))
-        x = pooled_norm(x, self.norm.weight, self.norm.bias, self.norm.eps, self.same)
+        if isinstance(self.norm, RunningNorm):
+            x = pooled(self.norm(x), self.same)
+        else:
+            x = pooled_norm(x, self.norm.weight, self.norm.bias, self.norm.eps, self.same)
         return x if self.warp is None else self.warp(x)
 
 

@@ -24,7 +24,12 @@ def pooled_norm(
     if torch.compiler.is_compiling() and (same or (x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0)):
         return in_one(x, scale, shift, eps)
     normal = batch_norm(x, None, None, scale, shift, training=True, eps=eps)
-    return relu(max_pool2d(normal, 2, ceil_mode=same))
+    return pooled(normal, same)
+
+
+def pooled(x: Float[Tensor, "n c h w"], same: bool) -> Float[Tensor, "n c p q"]:
+    """The largest of each 2x2 places, cut at zero."""
+    return relu(max_pool2d(x, 2, ceil_mode=same))
 
 
 def in_one(

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import pad
 
 from eigen_reptile.config import Experiment
 from eigen_reptile.data import Bank, Banks, TaskShape
@@ -38,6 +41,13 @@ class Stage(NamedTuple):
         """What the method may know of its tasks beforehand."""
         bank = self.banks.train
         return Domain(bank.shape, self.training.way, bank.class_numbers)
+
+    def running(self, theta: Float[Tensor, "S D"]) -> Bool[Tensor, "D"] | None:
+        """Which numbers of theta are running statistics, or None if there are none."""
+        learner = self.learner
+        if not learner.statistics:
+            return None
+        return pad(learner.where(learner.statistics), (0, theta.shape[1] - learner.d)).to(theta.device)
 
 
 def prepare(

@@ -13,6 +13,7 @@ from eigen_reptile.distributed import Workers
 from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import Proposal
+from eigen_reptile.running_norm import RATE
 from eigen_reptile.stage import Stage, better
 
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
@@ -81,11 +82,18 @@ class TrainState(NamedTuple):
         best = Best(theta, memory, torch.full_like(theta[:, 0], torch.nan), never)
         return TrainState(0, theta, memory, never, best, OuterState.fresh(theta, stage.exp.meta))
 
-    def advance(self, proposal: Proposal, lr: Float[Tensor, "S"], meta: MetaConfig) -> "TrainState":
-        """theta + lr * direction, or what the outer optimiser makes of it, except in lanes that have diverged."""
+    def advance(
+        self, proposal: Proposal, lr: Float[Tensor, "S"], meta: MetaConfig, running: Bool[Tensor, "D"] | None = None
+    ) -> "TrainState":
+        """theta + lr * direction, or what the outer optimiser makes of it, except in lanes that have diverged.
+
+        Numbers that are running statistics follow their directions at a rate of their own.
+        """
         step = self.step + 1
         move, outer = self.outer.moved(proposal.direction, meta, step)
         theta = self.theta + lr[:, None] * move
+        if running is not None:
+            theta = torch.where(running, self.theta + RATE * proposal.direction, theta)
         finite = _finite(theta) & _finite(proposal.memory.square)
         alive = self.diverged_at < 0
         if bool((alive & finite).all()):  # nearly always, and then nothing needs to be put together

@@ -96,7 +96,8 @@ def iterate(
     own = propose(Iteration(stage.learner, state.theta, state.memory, tasks, batches, stage.exp.inner, step))
     proposal = stage.exp.method.settled(_averaged(own, tasks.x.shape[1], stage))
     rates = [stage.exp.meta.lr_at(lane.lr, state.step) for lane in stage.exp.lanes]
-    return state.advance(proposal, state.theta.new_tensor(rates), stage.exp.meta), proposal
+    lr, running = state.theta.new_tensor(rates), stage.running(state.theta)
+    return state.advance(proposal, lr, stage.exp.meta, running), proposal
 
 
 def _averaged(own: Proposal, tasks: int, stage: Stage) -> Proposal:

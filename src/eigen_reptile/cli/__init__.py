@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
-from eigen_reptile.cli import commands
+from eigen_reptile.cli import experiments, views
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
 from eigen_reptile.data import DataError
 from eigen_reptile.distributed import launched
@@ -17,17 +17,17 @@ from eigen_reptile.files import FolderError, RunError
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
     "quickstart": (
-        commands.quickstart_command,
+        experiments.quickstart_command,
         "train Reptile and Eigen-Reptile on sine waves and glyphs, write a report",
     ),
-    "train": (commands.train_command, "train one experiment: train METHOD DATASET --out FOLDER"),
-    "eval": (commands.eval_command, "test a finished run once more, otherwise: eval RUN [DATASET] --out FOLDER"),
-    "run": (commands.run_command, "run all cells of a recipe: run RECIPE"),
-    "report": (commands.report_command, "tables, figures and an HTML page from result files"),
-    "compare": (commands.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),
-    "data": (commands.data_command, "look at a data set: data noise DATASET shows what label noise does to it"),
-    "bench": (commands.bench_command, "measure speed against plain PyTorch"),
-    "list": (commands.list_command, "show what there is: methods, data sets, models, recipes"),
+    "train": (experiments.train_command, "train one experiment: train METHOD DATASET --out FOLDER"),
+    "eval": (experiments.eval_command, "test a finished run once more, otherwise: eval RUN [DATASET] --out FOLDER"),
+    "run": (experiments.run_command, "run all cells of a recipe: run RECIPE"),
+    "report": (views.report_command, "tables, figures and an HTML page from result files"),
+    "compare": (views.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),
+    "data": (views.data_command, "look at a data set: data noise DATASET shows what label noise does to it"),
+    "bench": (views.bench_command, "measure speed against plain PyTorch"),
+    "list": (views.list_command, "show what there is: methods, data sets, models, recipes"),
 }
 
 USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(

@@ -28,8 +28,7 @@ class Ecm(MetricMethod):
     """Each class of the training set owns a vector, learnt with the network; new classes have theirs fitted.
 
     The nearer a sample is to a class's vector, the likelier it is of that class. This is our reading: no code of the
-    authors was found. Left out are their linear map into a larger space, Nesterov's momentum and weight decay; and
-    batch-norm uses the statistics of the batch, at all times.
+    authors was found. Left out are their linear map into a larger space, Nesterov's momentum and weight decay.
     """
 
     among: Literal["task", "bank"] = "task"

@@ -47,11 +47,12 @@ class GradientMethod(Method):
 
     def propose(self, iteration: Iteration) -> Proposal:
         """The gradients of all terms side by side, for a part of the tasks at a time: memory holds no other graph."""
+        learner = iteration.learner.in_training()
 
         def summed(some: Iteration) -> Proposal:
             with torch.enable_grad():
                 theta = some.theta.detach().requires_grad_()
-                terms = self.terms(some._replace(theta=theta))
+                terms = self.terms(some._replace(theta=theta, learner=learner))
                 gradients = [
                     torch.autograd.grad(term.sum(), theta, retain_graph=True, materialize_grads=True)[0]
                     for term in terms.values()

@@ -205,6 +205,11 @@ class Method(ABC):
         return False
 
     @property
+    def has_inner_loop(self) -> bool:
+        """Whether it adapts parameters to a task, by its mini-batches."""
+        return True
+
+    @property
     def sees_support(self) -> bool:
         """Whether its answers put the support into one batch with the samples that are asked about."""
         return False

@@ -25,6 +25,10 @@ class MetricMethod(GradientMethod):
         return True
 
     @property
+    def has_inner_loop(self) -> bool:
+        return False
+
+    @property
     def sees_support(self) -> bool:
         return True
 

@@ -24,8 +24,7 @@ class MixtFsl(MetricMethod):
     All in angles, and with a margin. A new task's classes are the means of their support. This is the first of the
     published training's two phases. The second is left out: it follows the network that has done best on validation
     tasks so far, which a method is not told here. Left out are also the augmentation of pictures, and the classifier
-    that is fitted to a new task's support where validation finds it better than the means. Batch-norm uses the
-    statistics of its batch, at all times.
+    that is fitted to a new task's support where validation finds it better than the means.
     """
 
     components: int = 15

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods.method import Iteration, Proposal
-from eigen_reptile.methods.metric import MetricMethod
 from eigen_reptile.methods.wrapped import Wrapped
 from eigen_reptile.tasks import Batches, Tasks, take_samples
 
@@ -51,7 +50,7 @@ class Selected(Wrapped):
             if isinstance(inside, Selected):
                 raise ValueError("one selector is enough: its samples are not there for another to choose from")
             inside = inside.method
-        if isinstance(inside, MetricMethod):
+        if not inside.has_inner_loop:
             raise ValueError(f"{type(inside).__name__} has no inner loop: there is nothing to choose samples for")
 
     def batches(self, inner: InnerConfig) -> int:

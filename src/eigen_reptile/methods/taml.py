@@ -19,8 +19,12 @@ class Taml(Maml):
     """MAML with a term against a network that is surer of, or better at, some tasks than others before adaptation."""
 
     bias: Literal["entropy", "theil", "atkinson", "log-variance"] = "entropy"
-    """entropy: answers to queries are to be unsure before adaptation and sure after it. Otherwise a measure of how
-    unequal the losses of a meta-batch's supports before adaptation are, which is to be small."""
+    """entropy: answers are to be unsure before adaptation and sure after it. Otherwise a measure of how unequal the
+    losses of a meta-batch's tasks before adaptation are, which is to be small."""
+    entropy_of: Literal["queries", "support"] = "queries"
+    """The samples to be unsure and sure about."""
+    losses_of: Literal["queries", "support"] = "support"
+    """The samples whose losses are to be equal."""
     strength: float = 0.1
     """How much that counts (lambda)."""
 
@@ -33,14 +37,19 @@ class Taml(Maml):
         return self.bias == "entropy"
 
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
-        """With the entropy: MAML's loss, and how much surer of the queries adaptation makes."""
+        """With the entropy: MAML's loss, and how much surer adaptation makes."""
         if self.bias != "entropy":
             return super().losses(iteration)
         learner, tasks = iteration.learner, iteration.tasks
         end, _ = self.adapted(iteration.adaptation)
-        after, before = (learner.outputs(at, tasks.query_x) for at in (end[..., : learner.d], iteration.network))
+        adapted = end[..., : learner.d]
+        said = learner.outputs(adapted, tasks.query_x)
+        if self.entropy_of == "queries":
+            before, after = learner.outputs(iteration.network, tasks.query_x), said
+        else:
+            before, after = (learner.outputs(network, tasks.x) for network in (iteration.network, adapted))
         surer = (_entropy(before) - _entropy(after)).mean(-1)
-        return learner.sample_loss(after, tasks.query_y).mean(-1) - self.strength * surer
+        return learner.sample_loss(said, tasks.query_y).mean(-1) - self.strength * surer
 
     def terms(self, iteration: Iteration) -> dict[str, Float[Tensor, "S B"]]:
         """With a measure of inequality: two more, of whose means over all tasks it is made."""
@@ -48,8 +57,8 @@ class Taml(Maml):
         if self.bias == "entropy":
             return found
         learner, tasks = iteration.learner, iteration.tasks
-        network = iteration.network
-        loss = learner.loss(network, tasks.x, tasks.y, network.new_ones(tasks.x.shape[:3])).clamp(min=1e-6)
+        x, y = (tasks.x, tasks.y) if self.losses_of == "support" else (tasks.query_x, tasks.query_y)
+        loss = learner.losses(iteration.network, x, y).mean(-1).clamp(min=1e-6)
         log = loss.log()
         first, second = {
             "theil": (loss, loss * log),

@@ -27,6 +27,10 @@ class Wrapped(Method):
         return self.method.classifies
 
     @property
+    def has_inner_loop(self) -> bool:
+        return self.method.has_inner_loop
+
+    @property
     def sees_support(self) -> bool:
         return self.method.sees_support
 
