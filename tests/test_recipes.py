@@ -170,6 +170,8 @@ def test_in_full_the_others_keep_the_outer_rate_for_the_iterations_of_their_auth
     cells = RECIPES[recipe].cells("full")
     published = {"maml": 60_000, "meta-dropout": 60_000, "sparse-maml": 40_000, "metal": 50_000, "gnn": 80_000}
     assert {name: cells[name].meta.steps for name in published} == published
+    running = {name for name, cell in cells.items() if vars(cell.model)["statistics"] == "running"}
+    assert running == {"prototypical", "gnn", "ecm", "mixtfsl"}
     for cell in cells.values():
         if cell.method.suggests is None:
             check_the_rest(cell)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Dataset
 from eigen_reptile.methods import METHODS
+from eigen_reptile.models import Conv4
 from eigen_reptile.recipes.recipe import Scale
 
 PAIR = ("reptile", "eigen-reptile-paper", "eigen-reptile-authors")
@@ -60,7 +61,8 @@ def full(experiment: Experiment) -> Experiment:
 def in_full(experiment: Experiment) -> Experiment:
     """The paper's protocol for Reptile, Eigen-Reptile and what is built on them.
 
-    The others have their own, for as many iterations as their authors had; most of them kept the outer rate too.
+    The others have their own, for as many iterations as their authors had; most of them kept the outer rate too. Where
+    nothing is adapted, batch-norm goes by running statistics.
     """
     longer, own = full(experiment), experiment.method.suggests
     if own is None:
@@ -72,7 +74,11 @@ def in_full(experiment: Experiment) -> Experiment:
     evaluation = replace(
         longer.evaluation.by_field(), after=experiment.evaluation.after, batch=experiment.evaluation.batch
     )
-    return replace(longer, task=task, inner=experiment.inner, meta=meta, evaluation=evaluation)
+    model = experiment.model
+    if not experiment.method.has_inner_loop:
+        assert isinstance(model, Conv4)
+        model = replace(model, statistics="running")
+    return replace(longer, model=model, task=task, inner=experiment.inner, meta=meta, evaluation=evaluation)
 
 
 def cells_of(data: Dataset, small: Small, scale: Scale) -> dict[str, Experiment]:
