@@ -15,6 +15,7 @@ from eigen_reptile.compiled import Compiled, compiled
 from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import METHODS, EigenReptile, Selected
+from eigen_reptile.methods.robust import GeneralisedCrossEntropy
 from eigen_reptile.models import Conv4, Mlp, Model
 
 
@@ -95,10 +96,18 @@ def test_auto_compiles_where_it_pays(model: Model, steps: int, pays: bool) -> No
 
 
 def test_another_loss_is_not_that_which_was_compiled() -> None:
-    learner = Learner(lambda: Conv4(2).build((1, 8, 8), 2), class_error).compiled()
-    assert learner._compiled is not None
-    assert learner.with_loss(class_error)._compiled is None
+    plain = Learner(lambda: Conv4(2).build((1, 8, 8), 2), class_error)
+    learner = plain.compiled()
+    other = learner.with_loss(GeneralisedCrossEntropy(0.7))
+    assert other is learner.with_loss(GeneralisedCrossEntropy(0.7))  # which the next iteration asks for
     assert learner.told(1)._compiled is None
+    theta = plain.init(0)[None, None]
+    x = torch.rand(1, 1, 4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    batch = x, torch.tensor([[[0, 1, 1, 0]]]), torch.ones(1, 1, 4)
+    for one, uncompiled in ((learner, plain), (other, plain.with_loss(GeneralisedCrossEntropy(0.7)))):
+        assert one._compiled is not None
+        assert uncompiled._compiled is None
+        torch.testing.assert_close(one.gradient(theta, *batch), uncompiled.gradient(theta, *batch))
 
 
 def test_a_method_inside_another_is_compiled_too() -> None:

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eigen_reptile.config import Experiment
+from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Sine
 from eigen_reptile.evaluate import EvalConfig
+from eigen_reptile.files import RunError
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.learner import Learner, class_error
 from eigen_reptile.methods import (
@@ -28,6 +29,7 @@ from eigen_reptile.methods import (
     WarpMaml,
 )
 from eigen_reptile.methods.gradient import META_LOSS, GradientMethod
+from eigen_reptile.methods.robust import GeneralisedCrossEntropy
 from eigen_reptile.methods.taml import inequality
 from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import silent
@@ -274,6 +276,13 @@ def test_taml_by_its_formulas(samples: Any) -> None:
     assert meta_loss(unequal, iteration) == pytest.approx(float(plain) + 0.3 * (shares * np.log(shares)).mean())
 
 
+def test_tasks_that_are_compared_are_several() -> None:
+    assert standard(Sine(), Taml(bias="theil")).meta.batch > 1
+    with pytest.raises(RunError, match=r"use --meta.batch 2 or more"):
+        prepare(pictures(Taml(bias="theil")), silent, "cpu")
+    prepare(pictures(Taml()), silent, "cpu")
+
+
 @pytest.mark.parametrize("measure", ["theil", "atkinson", "log-variance"])
 def test_inequality_of_losses(measure: Any) -> None:
     losses = np.array([0.5, 1.0, 2.5])
@@ -315,14 +324,14 @@ def test_the_robust_loss_lies_between_two_known_ones() -> None:
     output = torch.randn(4, 6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = torch.arange(24).view(4, 6) % 5
     p = output.softmax(-1).gather(-1, y[..., None])[..., 0]
-    absolute, nearly_log = Robust(Maml(), q=1.0).error(output, y), Robust(Maml(), q=1e-7).error(output, y)
+    absolute, nearly_log = (GeneralisedCrossEntropy(q)(output, y) for q in (1.0, 1e-7))
     torch.testing.assert_close(absolute, 1 - p)
     torch.testing.assert_close(nearly_log, class_error(output, y), rtol=1e-5, atol=1e-5)
 
 
 def test_the_robust_loss_has_a_slope_where_a_probability_is_zero() -> None:
     output = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
-    loss = Robust(Maml()).error(output, torch.tensor([1]))
+    loss = GeneralisedCrossEntropy(0.7)(output, torch.tensor([1]))
     loss.sum().backward()
     assert loss.item() == pytest.approx(1 / 0.7)
     assert output.grad is not None
@@ -332,7 +341,7 @@ def test_the_robust_loss_has_a_slope_where_a_probability_is_zero() -> None:
 def test_a_robust_learner_is_used_in_training_and_adaptation() -> None:
     plain = iteration_of(pictures(Maml()))
     robust = Robust(Maml(), q=0.5)
-    learner = plain.learner.with_loss(robust.error)
+    learner = plain.learner.with_loss(GeneralisedCrossEntropy(robust.q))
     torch.testing.assert_close(
         gradient_of(robust, plain), gradient_of(Maml(), plain._replace(learner=learner)), rtol=0, atol=0
     )

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import final
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from eigen_reptile.cli import run
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import Bank, Banks, Dataset, Samples, Sine, TaskShape
 from eigen_reptile.evaluate import EvalConfig, Start
@@ -28,7 +30,7 @@ from eigen_reptile.methods import (
     Proposal,
     Reptile,
 )
-from eigen_reptile.methods.method import TrajectoryMethod
+from eigen_reptile.methods.method import Moves, TrajectoryMethod, along
 from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import prepare, validate
@@ -138,6 +140,10 @@ def test_an_interrupted_run_ends_in_the_same_bits(method: Method, tmp_path: Path
         meta=replace(begun.meta, steps=4, batch=2),
         evaluation=replace(begun.evaluation, tasks=2, monitor_tasks=2, every=2, shots=(1,), queries=2, after=(2,)),
     )
+    check_resumed_in_the_same_bits(exp, tmp_path)
+
+
+def check_resumed_in_the_same_bits(exp: Experiment, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     expected = run_experiment(exp, whole, checkpoint_every=2)
     with pytest.raises(Interrupted):
@@ -247,6 +253,35 @@ def test_every_method_learns_an_easy_problem(name: str) -> None:
         assert wrong < 0.7 * at_first
     else:
         assert np.nanmin(after) < 0.3 * before.min()
+
+
+@final
+@dataclass(frozen=True)
+class Halfway(TrajectoryMethod):
+    """A method that somebody made up."""
+
+    def moves(self, W: Tensor) -> Moves:
+        return along((W[:, :, -1] - W[:, :, 0]) / 2)
+
+
+def test_a_made_up_method_needs_its_class_and_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METHODS, "halfway", Halfway())
+    runs, report = tmp_path / "runs", tmp_path / "report"
+    few = ["--evaluation.tasks", "2", "--evaluation.shots", "1", "--evaluation.after", "1", "--quiet"]
+    train = ["train", "halfway", "glyphs", "--out", str(runs / "halfway"), "--meta.steps", "2", *few]
+    assert run([*train, "--evaluation.monitor-tasks", "2", "--inner.steps", "2"]) == 0
+    assert run(["eval", str(runs / "halfway"), "--out", str(runs / "again"), *few]) == 0
+    assert run(["report", str(runs), "--out", str(report), "--quiet"]) == 0
+    assert "halfway" in (report / "results.md").read_text()
+    for contract in (
+        test_shapes_and_determinism,
+        test_the_order_of_tasks_does_not_matter,
+        test_tasks_can_be_shared_out_between_workers,
+        test_a_lane_goes_where_it_would_go_alone,
+    ):
+        contract(Halfway())
+    test_an_interrupted_run_ends_in_the_same_bits(Halfway(), tmp_path)
+    test_every_method_learns_an_easy_problem("halfway")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -21,13 +21,14 @@ from eigen_reptile.noise import (
     flipped,
     given_labels,
     noisy_bank,
+    noisy_draws,
     task_table,
     with_noise,
 )
 from eigen_reptile.progress import Announce, silent
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.streams import stream
-from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.tasks import Batches, Tasks, draw_batches, whole_batches
 from eigen_reptile.train import training_data
 
 CLASSES, EACH = 20, 50
@@ -408,3 +409,16 @@ def test_batches_of_the_whole_set_are_told_wrong_too() -> None:
     right = found.y[0, 0] == np.repeat(np.arange(8), 50)
     assert np.array_equal(found.right[0, 0], right)
     assert 0.6 < right.mean() < 0.8
+
+
+def test_batches_of_the_whole_set_are_told_wrong_in_each_draw_too() -> None:
+    pixels = np.zeros((400, 2, 2, 1), dtype=np.uint8)
+    bank = ImageBank(pixels, [f"class {number}" for number in range(8)], [50] * 8)
+    flips = with_noise(Banks(bank, bank, bank), NoiseConfig("symmetric", 0.3, "draw"), False).flips
+    assert flips is not None
+    tasks = whole_batches(bank, 300, 1, [(0, 0)], [np.random.default_rng(0)])
+    batches = draw_batches(tasks, 1, 10, [np.random.default_rng(1)])
+    told, _ = noisy_draws(tasks, batches, flips, [np.random.default_rng(2)], whole=METHODS["mixtfsl"].wants_queries)
+    right = told.y == tasks.y
+    assert torch.equal(told.right, right)
+    assert 0.6 < right.double().mean() < 0.8

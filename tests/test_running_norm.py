@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,14 +10,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from eigen_reptile.config import Experiment, MetaConfig
-from eigen_reptile.methods import METHODS, Maml, Method, Prototypical, Reptile, Robust
+from eigen_reptile.files import RunError
+from eigen_reptile.inner import InnerState
+from eigen_reptile.methods import METHODS, Iteration, Maml, Method, MixtFsl, Proposal, Prototypical, Reptile, Robust
 from eigen_reptile.models import Conv4
 from eigen_reptile.progress import silent
 from eigen_reptile.running_norm import RunningNorm
 from eigen_reptile.stage import Stage, prepare
 from eigen_reptile.state import TrainState
+from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.train import iterate, training_data
 from test_gradient_methods import WAY, pictures
+from test_methods import check_resumed_in_the_same_bits
 
 MODEL = Conv4(4, head=False, statistics="running")
 METRIC = [name for name, method in METHODS.items() if not method.has_inner_loop]
@@ -119,6 +124,41 @@ def test_neither_clipping_nor_the_rate_acts_on_statistics() -> None:
     assert not torch.equal(one.theta[0, ~running], other.theta[0, ~running])
 
 
+def test_workers_and_lanes_that_share_the_work_end_at_the_same_statistics() -> None:
+    exp = replace(some(Prototypical(), steps=1, tasks=4), seeds=(0, 1))
+    stage = prepare(exp, silent, "cpu")
+    state, (tasks, batches) = TrainState.fresh(stage), training_data(stage, 0)
+
+    def proposed(lanes: slice, chosen: slice) -> Proposal:
+        some_tasks = Tasks(*(part[lanes, chosen] for part in tasks))
+        some_batches = Batches(*(part[lanes, chosen] for part in batches))
+        memory = InnerState(*(part[lanes] for part in state.memory))
+        step = torch.tensor(0)
+        iteration = Iteration(stage.learner, state.theta[lanes], memory, some_tasks, some_batches, exp.inner, step)
+        with torch.no_grad():
+            return exp.method.propose(iteration)
+
+    all_lanes, every_task = slice(2), slice(4)
+    whole = proposed(all_lanes, every_task).direction
+    halves = proposed(all_lanes, slice(2)).plus(proposed(all_lanes, slice(2, 4))).over(2)
+    torch.testing.assert_close(halves.direction, whole)
+    torch.testing.assert_close(proposed(slice(1, 2), every_task).direction[0], whole[1])
+
+
+def test_statistics_are_resumed_and_kept_with_the_best(tmp_path: Path) -> None:
+    """In passes over the whole training set, too."""
+    exp = some(MixtFsl(components=2), steps=4, tasks=2)
+    check_resumed_in_the_same_bits(
+        replace(
+            exp,
+            task=replace(exp.task, epochs=True),
+            meta=replace(exp.meta, keep="best"),
+            evaluation=replace(exp.evaluation, every=2),
+        ),
+        tmp_path,
+    )
+
+
 @pytest.mark.parametrize("name", [*METRIC, "robust"])
 def test_methods_without_an_inner_loop_can_have_them(name: str) -> None:
     """All but graphs, which have batches of their own, then answer each query the same beside whatever others."""
@@ -134,8 +174,8 @@ def test_methods_without_an_inner_loop_can_have_them(name: str) -> None:
 
 @pytest.mark.parametrize("method", [Reptile(), Maml(), METHODS["metal"]], ids=lambda method: type(method).__name__)
 def test_an_inner_loop_cannot(method: Method) -> None:
-    with pytest.raises(ValueError, match=r"use --model.statistics batch"):
-        pictures(method, model=Conv4(statistics="running"))
+    with pytest.raises(RunError, match=r"use --model.statistics batch"):
+        prepare(pictures(method, model=Conv4(statistics="running")), silent, "cpu")
 
 
 def test_gradients_are_those_of_torchs_layer() -> None:

@@ -288,8 +288,10 @@ def test_impossible_settings(settings: dict[str, float]) -> None:
 
 def test_what_cannot_select_is_refused() -> None:
     with pytest.raises(ValueError, match="one selector is enough"):
-        Selected(Robust(METHODS["reptile-ispl"]), Ispl())
-    with pytest.raises(ValueError, match="Prototypical has no inner loop"):
+        Selected(METHODS["reptile-ispl"], Ispl())
+    with pytest.raises(ValueError, match="for a robust method, not the other way"):
+        Robust(METHODS["reptile-ispl"])
+    with pytest.raises(ValueError, match="this method has no inner loop"):
         Selected(Robust(METHODS["prototypical"]), SelfPaced())
     with pytest.raises(ValueError, match="40 priors cannot share 30 samples"):
         standard(Sine(), Selected(Reptile(), Ispl(priors=40, prior_batches=3)))

@@ -42,7 +42,7 @@ class Compiled(Generic[P, T]):
 
     def __init__(self, compiled: Callable[P, T], plain: Callable[P, T], required: bool) -> None:
         self._chosen, self._plain = compiled, plain
-        self._required = required
+        self.required = required
         self._tried = False
         self._first = threading.Lock()
 
@@ -58,7 +58,7 @@ class Compiled(Generic[P, T]):
         try:
             found = self._chosen(*args, **kwargs)
         except Exception as error:  # whatever a missing or unfit compiler raises
-            if self._required:
+            if self.required:
                 raise
             log.warning("torch.compile does not work here (%s): going on without", type(error).__name__)
             self._chosen = self._plain

@@ -113,14 +113,20 @@ class Experiment:
             raise ValueError("this method learns from tasks, not from the whole training set: leave out --task.epochs")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
-        if isinstance(self.model, Conv4) and self.model.statistics == "running" and self.method.has_inner_loop:
-            raise ValueError("an inner loop goes by the statistics of its mini-batches: use --model.statistics batch")
+        if self.method.has_inner_loop:
+            self._check_inner_loop()
         headless = isinstance(self.model, Conv4) and not self.model.head
         if self.tested_way != self.task.way and not (self.method.any_way and headless):
             raise ValueError(
                 f"this method answers in as many classes as it was trained on, {self.task.way}: leave out "
                 "--evaluation.way, or use it for a metric method on a network without a head"
             )
+
+    def _check_inner_loop(self) -> None:
+        if isinstance(self.model, Conv4) and not self.model.head:
+            raise ValueError("this method adapts a network that says classes: leave out --model.no-head")
+        if self.method.wants_queries and self.inner.optimizer == "adam" and self.inner.carry == "shared":
+            raise ValueError("this method starts each inner loop without memory: use --inner.carry fresh")
 
     @property
     def tested_way(self) -> int:
@@ -152,10 +158,11 @@ def standard(data: Dataset, method: Method, filters: int | None = None) -> Exper
     its filters are given.
     """
     if not data.classifies:
-        curves = Experiment(method=method, data=data)
+        curves = Experiment(data=data)
         samples = method.batches(curves.inner) * curves.inner.batch
         meta = MetaConfig(lr=(1e-3,), final_lr=1e-3, optimizer="adam") if method.wants_queries else curves.meta
-        return replace(curves, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
+        meta = replace(meta, batch=max(meta.batch, method.least_tasks))
+        return replace(curves, method=method, task=TaskConfig(shots=max(curves.task.shots, samples)), meta=meta)
     way, inner = 5, InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
     shots, model, meta = 15, Conv4(filters or Conv4.filters), MetaConfig(steps=3000, batch=5, keep="best")
     queries, after, batch, epochs = 15, 50, 15, False

@@ -72,6 +72,7 @@ class Learner:
         self._has_buffers = any(True for _ in self._template.buffers())
         self._told: tuple[object, ...] = ()
         self._compiled: Compiled[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None
+        self._with_losses: dict[SampleLoss, Learner] = {}  # so that each is compiled once
         self.sample_loss = sample_loss
         self.batched = batched and not self.statistics
         for name, module in modules.items():
@@ -86,19 +87,23 @@ class Learner:
     def to(self, device: torch.device) -> "Learner":
         """This learner, with the buffers of its module, if it has any, on a device."""
         self._template.to(device)
-        self._own = threading.local()
+        self._own, self._with_losses = threading.local(), {}
         return self
 
     def with_loss(self, sample_loss: SampleLoss) -> "Learner":
-        """The same network with another loss."""
-        learner = copy.copy(self)
-        learner.sample_loss, learner._compiled = sample_loss, None
-        return learner
+        """The same network with another loss, compiled if this one is."""
+        if sample_loss not in self._with_losses:
+            learner = copy.copy(self)
+            learner.sample_loss, learner._compiled, learner._with_losses = sample_loss, None, {}
+            if self._compiled is None:
+                return learner
+            self._with_losses[sample_loss] = learner.compiled(self._compiled.required)
+        return self._with_losses[sample_loss]
 
     def told(self, *more: object) -> "Learner":
         """The same network, whose module is called with these beside its samples."""
         learner = copy.copy(self)
-        learner._told, learner._compiled = more, None
+        learner._told, learner._compiled, learner._with_losses = more, None, {}
         return learner
 
     def in_training(self) -> "Learner":
@@ -116,6 +121,7 @@ class Learner:
         together with all that is done to them, and those with buffers or running statistics not at all.
         """
         learner = copy.copy(self)
+        learner._with_losses = {}
         if not (self.batched or self._has_buffers or self.statistics):
             traced = compiled(grad(self._own_loss), fullgraph=True, options=ONE_THREAD)
             learner._compiled = Compiled(traced, self._placed_gradient, required)

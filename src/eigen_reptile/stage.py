@@ -62,6 +62,8 @@ def prepare(
             f"{workers.count} workers cannot share the {exp.meta.batch} tasks of a meta-batch: "
             f"use at most --workers {exp.meta.batch}"
         )
+    if trains and exp.meta.batch < exp.method.least_tasks:
+        raise RunError(f"this method compares tasks: use --meta.batch {exp.method.least_tasks} or more")
     drawn, there = exp.method.batches(exp.inner) * exp.inner.batch, exp.task.way * exp.task.shots
     if trains and isinstance(exp.method, Selected) and drawn > there:
         raise RunError(
@@ -77,6 +79,8 @@ def prepare(
         class_error if exp.data.classifies else squared_error,
         exp.model.batched,
     )
+    if learner.statistics and exp.method.has_inner_loop:
+        raise RunError("an inner loop goes by the statistics of its mini-batches: use --model.statistics batch")
     place = found_device(device)
     if exp.compiles and place.type == "cpu":
         learner = learner.compiled(required=exp.compile == "on")

@@ -136,7 +136,7 @@ def _data_of(stage: Stage, steps: range) -> Iterator[tuple[Tasks, Batches]]:
         tasks = sample_tasks(bank, stage.training, count, task_rngs, *place)
     batches = draw_batches(tasks, exp.method.batches(exp.inner), exp.inner.batch, batch_rngs)
     if stage.flips is not None:
-        tasks, batches = noisy_draws(tasks, batches, stage.flips, batch_rngs)
+        tasks, batches = noisy_draws(tasks, batches, stage.flips, batch_rngs, exp.method.wants_queries)
     share = list(stage.workers.share(exp.meta.batch))
     if len(share) < exp.meta.batch:
         tasks, batches = Tasks(*(part[:, share] for part in tasks)), Batches(*(part[:, share] for part in batches))

@@ -24,8 +24,8 @@ class Gnn(MetricMethod):
 
     As in the authors' code, a query's label is all zeros at first. What differs: the pictures' network is the
     experiment's; a task asks about many queries, each in its graph, where theirs has one; no dropout, no weight decay,
-    and the rate is not halved. In graphs, batch-norm uses the statistics of all graphs of a task, at all times, and the
-    layers before it have no bias, which it would take out again.
+    and the rate is not halved. In the map and in graphs, batch-norm uses the statistics of a task's samples, at all
+    times, and the layers before it have no bias, which it would take out again.
     """
 
     width: int = 128

@@ -225,6 +225,11 @@ class Method(ABC):
         return False
 
     @property
+    def least_tasks(self) -> int:
+        """Tasks that a meta-batch must have for it to be what it is."""
+        return 1
+
+    @property
     def suggests(self) -> Suggestion | None:
         """What to begin with on pictures, if not what the paper has for Reptile and Eigen-Reptile."""
         return None

@@ -9,8 +9,21 @@ from torch import Tensor
 from eigen_reptile.inner import InnerState
 from eigen_reptile.learner import Learner
 from eigen_reptile.methods.method import Adaptation, Iteration, Proposal
+from eigen_reptile.methods.selected import Selected
 from eigen_reptile.methods.wrapped import Wrapped
 from eigen_reptile.tasks import Tasks
+
+
+@final
+@dataclass(frozen=True)
+class GeneralisedCrossEntropy:
+    """(1 - p^q) / q, p being what the label is given."""
+
+    q: float
+
+    def __call__(self, output: Shaped[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
+        log_p = output.log_softmax(-1).gather(-1, y[..., None])[..., 0]
+        return (1 - (self.q * log_p).exp()) / self.q  # p**q has no slope where p is so small that it is zero
 
 
 @final
@@ -24,6 +37,8 @@ class Robust(Wrapped):
     def __post_init__(self) -> None:
         if not 0 < self.q <= 1:
             raise ValueError(f"q must be above 0 and at most 1, not {self.q}")
+        if isinstance(self.method, Selected):
+            raise ValueError("a selector goes by the usual loss: choose samples for a robust method, not the other way")
 
     @property
     def classifies(self) -> bool:
@@ -41,8 +56,4 @@ class Robust(Wrapped):
         return self.method.answers(self._robust(learner), theta, tasks, x)
 
     def _robust(self, learner: Learner) -> Learner:
-        return learner.with_loss(self.error)
-
-    def error(self, output: Shaped[Tensor, "*L b way"], y: Int[Tensor, "*L b"]) -> Float[Tensor, "*L b"]:
-        log_p = output.log_softmax(-1).gather(-1, y[..., None])[..., 0]
-        return (1 - (self.q * log_p).exp()) / self.q  # p**q has no slope where p is so small that it is zero
+        return learner.with_loss(GeneralisedCrossEntropy(self.q))

@@ -45,13 +45,10 @@ class Selected(Wrapped):
     """What chooses its samples."""
 
     def __post_init__(self) -> None:
-        inside = self.method
-        while isinstance(inside, Wrapped):
-            if isinstance(inside, Selected):
-                raise ValueError("one selector is enough: its samples are not there for another to choose from")
-            inside = inside.method
-        if not inside.has_inner_loop:
-            raise ValueError(f"{type(inside).__name__} has no inner loop: there is nothing to choose samples for")
+        if isinstance(self.method, Selected):
+            raise ValueError("one selector is enough: its samples are not there for another to choose from")
+        if not self.method.has_inner_loop:
+            raise ValueError("this method has no inner loop: there is nothing to choose samples for")
 
     def batches(self, inner: InnerConfig) -> int:
         return self.selector.batches(inner)

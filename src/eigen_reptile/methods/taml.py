@@ -36,6 +36,10 @@ class Taml(Maml):
     def classifies(self) -> bool:
         return self.bias == "entropy"
 
+    @property
+    def least_tasks(self) -> int:
+        return 1 if self.bias == "entropy" else 2  # the loss of a single task is equal to itself
+
     def losses(self, iteration: Iteration) -> Float[Tensor, "S B"]:
         """With the entropy: MAML's loss, and how much surer adaptation makes."""
         if self.bias != "entropy":

@@ -43,6 +43,10 @@ class Wrapped(Method):
         return self.method.takes_whole_set
 
     @property
+    def least_tasks(self) -> int:
+        return self.method.least_tasks
+
+    @property
     def suggests(self) -> Suggestion | None:
         return self.method.suggests
 

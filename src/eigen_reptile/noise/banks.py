@@ -141,9 +141,9 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np
 
 
 def noisy_draws(
-    tasks: Tasks, batches: Batches, flips: Flips, rngs: Sequence[np.random.Generator]
+    tasks: Tasks, batches: Batches, flips: Flips, rngs: Sequence[np.random.Generator], whole: bool
 ) -> tuple[Tasks, Batches]:
-    """Tasks whose labels are told wrong: of each draw into a mini-batch by itself, of support and queries once.
+    """Labels told wrong of each draw into a mini-batch by itself; once of support and queries, if whole tasks teach.
 
     The first draws of a task are told the same however many there are, so that methods that draw more can be compared.
     """
@@ -155,9 +155,10 @@ def noisy_draws(
 
     y = told(batches.y)
     batches = batches._replace(y=y, right=batches.right & (y == batches.y))
-    if tasks.query_y.shape[2] == 0:
+    if not whole:
         return tasks, batches
-    return tasks._replace(y=told(tasks.y), query_y=told(tasks.query_y)), batches
+    y = told(tasks.y)
+    return tasks._replace(y=y, right=tasks.right & (y == tasks.y), query_y=told(tasks.query_y)), batches
 
 
 class Realised(NamedTuple):

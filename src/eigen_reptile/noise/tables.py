@@ -5,6 +5,7 @@ import io
 import logging
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ ROUNDING = 1e-3
 """What the probabilities of a row may miss one by, as those that were written with few digits do."""
 
 
+@lru_cache(maxsize=2)  # of all classes of a large data set it takes longer than an iteration
 def task_table(noise: NoiseConfig, classes: int) -> Float[np.ndarray, "C C"]:
     """How likely each of some classes is taken for each other, by a rule that does not know them."""
     if classes == 1:
@@ -81,7 +83,7 @@ def flipped(
     y: Int[np.ndarray, "*L m"], table: Float[np.ndarray, "*L C C"], uniform: Float[np.ndarray, "*L m"]
 ) -> Int[np.ndarray, "*L m"]:
     """Each label drawn anew from its row of the table, by a number drawn from 0 to 1."""
-    row = np.take_along_axis(table.cumsum(-1), y[..., None], axis=-2)
+    row = np.take_along_axis(table, y[..., None], axis=-2).cumsum(-1)
     told: np.ndarray = (uniform[..., None] >= row[..., :-1]).sum(-1)
     return told
 
