@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from eigen_reptile import jobs
-from eigen_reptile.cli import COMMANDS, commands, run
+from eigen_reptile.cli import COMMANDS, experiments, run
 from eigen_reptile.cli.output import Bars, progress_columns
 from eigen_reptile.config import Experiment, MetaConfig, standard
 from eigen_reptile.data import DATASETS, Dataset
@@ -508,8 +508,8 @@ def test_quickstart_trains_both_methods_and_writes_the_report(cli: Cli, monkeypa
         )
 
     monkeypatch.setitem(DATASETS, "glyphs", Patterns(test_pictures=4))
-    monkeypatch.setattr(commands, "standard", standard_but_small)
-    monkeypatch.setattr(commands, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2, after=(0, 4)))
+    monkeypatch.setattr(experiments, "standard", standard_but_small)
+    monkeypatch.setattr(experiments, "EvalConfig", partial(EvalConfig, tasks=10, monitor_tasks=2, after=(0, 4)))
     code, out, _ = cli("quickstart", "--steps", "4", "--glyph-steps", "2", "--out", "quick", "--json")
     assert code == 0
     said = json.loads(out)

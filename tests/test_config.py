@@ -14,7 +14,7 @@ from eigen_reptile.config import Experiment, MetaConfig, from_json, standard, to
 from eigen_reptile.data import DATASETS, Banks, CifarFs, Dataset, Glyphs, Omniglot, Sine
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.inner import InnerConfig
-from eigen_reptile.methods import METHODS, EigenReptile, Iteration, Maml, Method, Reptile
+from eigen_reptile.methods import METHODS, EigenReptile, Iteration, Maml, Method
 from eigen_reptile.methods.gradient import GradientMethod
 from eigen_reptile.models import MODELS, Conv4, Mlp, Model
 from eigen_reptile.progress import Announce
@@ -168,7 +168,6 @@ def test_what_is_no_experiment_is_refused(change: Callable[[dict[str, object]], 
         (lambda: Experiment(seeds=()), "seeds"),
         (lambda: Experiment(seeds=(1, 1)), "twice"),
         (lambda: Experiment(data=CifarFs()), "way must be at least 2, not 1"),
-        (lambda: Experiment(Reptile(), CifarFs(), Conv4(head=False), TaskConfig(5, 15)), "leave out --model.no-head"),
         (lambda: Experiment(Maml(), inner=InnerConfig(optimizer="adam")), "use --inner.carry fresh"),
     ],
 )

@@ -173,9 +173,11 @@ def test_methods_without_an_inner_loop_can_have_them(name: str) -> None:
 
 
 @pytest.mark.parametrize("method", [Reptile(), Maml(), METHODS["metal"]], ids=lambda method: type(method).__name__)
-def test_an_inner_loop_cannot(method: Method) -> None:
+def test_an_inner_loop_cannot_nor_can_it_do_without_a_head(method: Method) -> None:
     with pytest.raises(RunError, match=r"use --model.statistics batch"):
         prepare(pictures(method, model=Conv4(statistics="running")), silent, "cpu")
+    with pytest.raises(RunError, match=r"leave out --model.no-head"):
+        prepare(pictures(method, model=Conv4(head=False)), silent, "cpu")
 
 
 def test_gradients_are_those_of_torchs_layer() -> None:

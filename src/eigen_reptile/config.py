@@ -113,20 +113,15 @@ class Experiment:
             raise ValueError("this method learns from tasks, not from the whole training set: leave out --task.epochs")
         if self.data.classifies and self.task.way < 2:
             raise ValueError(f"task.way must be at least 2, not {self.task.way}: there must be classes to tell apart")
-        if self.method.has_inner_loop:
-            self._check_inner_loop()
+        memory = self.inner.optimizer == "adam" and self.inner.carry == "shared"
+        if memory and self.method.has_inner_loop and self.method.wants_queries:
+            raise ValueError("this method starts each inner loop without memory: use --inner.carry fresh")
         headless = isinstance(self.model, Conv4) and not self.model.head
         if self.tested_way != self.task.way and not (self.method.any_way and headless):
             raise ValueError(
                 f"this method answers in as many classes as it was trained on, {self.task.way}: leave out "
                 "--evaluation.way, or use it for a metric method on a network without a head"
             )
-
-    def _check_inner_loop(self) -> None:
-        if isinstance(self.model, Conv4) and not self.model.head:
-            raise ValueError("this method adapts a network that says classes: leave out --model.no-head")
-        if self.method.wants_queries and self.inner.optimizer == "adam" and self.inner.carry == "shared":
-            raise ValueError("this method starts each inner loop without memory: use --inner.carry fresh")
 
     @property
     def tested_way(self) -> int:

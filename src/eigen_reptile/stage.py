@@ -15,6 +15,7 @@ from eigen_reptile.evaluate import MODES, Mode, Scores, Start, evaluate
 from eigen_reptile.files import RunError
 from eigen_reptile.learner import Learner, class_error, squared_error
 from eigen_reptile.methods import Domain, Selected
+from eigen_reptile.models import Conv4
 from eigen_reptile.noise import Flips, with_noise
 from eigen_reptile.progress import Announce, Report
 from eigen_reptile.streams import Purpose
@@ -79,8 +80,11 @@ def prepare(
         class_error if exp.data.classifies else squared_error,
         exp.model.batched,
     )
-    if learner.statistics and exp.method.has_inner_loop:
-        raise RunError("an inner loop goes by the statistics of its mini-batches: use --model.statistics batch")
+    if exp.method.has_inner_loop:
+        if learner.statistics:
+            raise RunError("an inner loop goes by the statistics of its mini-batches: use --model.statistics batch")
+        if isinstance(exp.model, Conv4) and not exp.model.head:
+            raise RunError("this method adapts a network that says classes: leave out --model.no-head")
     place = found_device(device)
     if exp.compiles and place.type == "cpu":
         learner = learner.compiled(required=exp.compile == "on")
