@@ -14,7 +14,7 @@ test: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 # Tables, figures and verdicts in docs/ and README.md, from the committed files of results and benchmarks.
 docs: .venv/installed

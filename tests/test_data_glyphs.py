@@ -15,6 +15,8 @@ from eigen_reptile.data.glyphs import FACES, Glyphs, _characters
 from eigen_reptile.data.images import ImageBank
 from eigen_reptile.progress import Report, silent
 
+pytestmark = pytest.mark.xdist_group("data_glyphs")  # what they share is made once
+
 TTF = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 GLYPHS = Glyphs(size=20, per_class=12)
 DEJAVU_SANS = {f"U+{code:04X}" for code in FT2Font(str(TTF / "DejaVuSans.ttf")).get_charmap()}

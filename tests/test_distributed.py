@@ -24,6 +24,8 @@ from eigen_reptile.models import Mlp
 from eigen_reptile.progress import silent
 from eigen_reptile.stage import prepare
 
+pytestmark = pytest.mark.xdist_group("distributed")  # what they share is made once
+
 PATIENCE = 240
 """Seconds; the machine may be busy with other things."""
 TIMEOUT = 8

@@ -20,9 +20,11 @@ from eigen_reptile.data import CifarFs, Dataset, Folder, Glyphs
 from eigen_reptile.evaluate import EvalConfig
 from eigen_reptile.experiment import run_experiment
 from eigen_reptile.methods import METHODS
-from eigen_reptile.models import Mlp
+from eigen_reptile.models import Conv4, Mlp
 from eigen_reptile.report.paired import paired
 from pictures import SMALL
+
+pytestmark = pytest.mark.xdist_group("paired")  # what they share is made once
 
 PICTURES = replace(
     SMALL,
@@ -198,7 +200,7 @@ def test_how_a_run_was_trained_does_not_matter(runs: Path, compare: Compare, tmp
         experiment["inner"]["steps"] = 9
         experiment["task"]["shots"] = 7
         experiment["meta"]["steps"] = 100
-        experiment["evaluation"] |= {"every": 5, "monitor_tasks": 7}
+        experiment["evaluation"] |= {"every": 5, "monitor_tasks": 7, "after": [9], "batch": 2}
         experiment["seeds"] = [8, 9]
 
     other = changed(runs / "reptile", tmp_path / "other", otherwise_trained)
@@ -208,6 +210,19 @@ def test_how_a_run_was_trained_does_not_matter(runs: Path, compare: Compare, tmp
     assert all(row["over_seeds"] is None for row in rows)  # seeds that differ are no pairs
     before = strictly(compare(runs / "eigen-reptile", runs / "reptile", "--json")[1])["comparisons"]
     assert [row["over_tasks"] for row in rows] == [row["over_tasks"] for row in before]
+
+
+def test_the_tasks_do_not_depend_on_how_a_method_adapts_to_them(compare: Compare, tmp_path: Path) -> None:
+    """A method that adapts nothing scores the same on each, whatever would have been drawn for an inner loop."""
+    task, model = replace(PICTURES.task, queries=2), Conv4(4, head=False)
+    exp = replace(PICTURES, method=METHODS["prototypical"], task=task, model=model)
+    run_experiment(exp, tmp_path / "one")
+    run_experiment(replace(exp, evaluation=replace(exp.evaluation, after=(1, 7), batch=1)), tmp_path / "other")
+    code, out, _ = compare(tmp_path / "one", tmp_path / "other", "--json")
+    assert code == 0
+    assert {(row["over_tasks"]["difference"], row["over_tasks"]["ci95"]) for row in strictly(out)["comparisons"]} == {
+        (0.0, 0.0)
+    }
 
 
 @pytest.mark.parametrize(

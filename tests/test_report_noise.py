@@ -18,6 +18,8 @@ from eigen_reptile.report.verdicts import HOLDS, REVERSED, UNCLEAR, verdict
 from eigen_reptile.tasks import TaskConfig
 from pictures import SMALL
 
+pytestmark = pytest.mark.xdist_group("report_noise")  # what they share is made once
+
 NOISES = {"p0": NoiseConfig(), "s50": NoiseConfig("symmetric", 0.5)}
 NAMES = ("reptile", "reptile-ispl", "eigen-reptile", "eigen-reptile-ispl")
 

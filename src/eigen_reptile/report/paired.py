@@ -82,8 +82,11 @@ def why_not_comparable(first: Cell, second: Cell) -> list[str]:
 
 
 def _tasks_of(exp: Experiment) -> dict[str, Any]:
-    """The part of an experiment on which its test tasks depend; where an official set lies is none of it."""
-    same_for_all = replace(exp.evaluation, every=1, monitor_tasks=1, pictures=(), way=None)
+    """The part of an experiment on which its test tasks depend.
+
+    Where an official set lies is none of it; nor is how a method adapts to a task, because that is drawn afterwards.
+    """
+    same_for_all = replace(exp.evaluation, every=1, monitor_tasks=1, pictures=(), way=None, after=(1,), batch=1)
     value = to_json(replace(exp, evaluation=same_for_all))
     data = value["data"]
     if not isinstance(exp.data, Folder):  # elsewhere there may be other pictures, but an official set is the same
