@@ -3,6 +3,7 @@
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -56,19 +57,16 @@ def accuracy_over_time(cells: Sequence[Cell], path: Path) -> None:
     ranked = sorted(cells, key=lambda cell: cell.learning_curve()[1][-1].mean(), reverse=True)
     for number, cell in enumerate(ranked):
         _, scores = cell.learning_curve()
-        colour, style = f"C{number % 10}", ("-", "--", ":")[number // 10 % 3]
-        axes.plot(cell.training_seconds or [], 100 * scores.mean(1), color=colour, ls=style, label=cell.name)
+        axes.plot(cell.training_seconds or [], 100 * scores.mean(1), label=cell.name, **_one_of_many(number))
     axes.set_title("Validation while training, mean over seeds")
     _label(axes, "seconds of training", "accuracy, %")
-    axes.legend(
-        fontsize="small", loc="upper left", bbox_to_anchor=(1, 1)
-    )  # beside the lines, which many names would hide
+    _names_beside(axes)
     _save(figure, path)
 
 
 def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots: int, column: str, path: Path) -> None:
     """Test accuracy against the rate of wrong labels, one line for each method, with 95 % intervals over tasks."""
-    figure = _figure(7.0, 4.5)
+    figure = _figure(8.0, 4.5)
     axes = figure.subplots()
     for number, (name, points) in enumerate(lines.items()):
         tests = [(rate, next(test for test in cell.tests if test["shots"] == shots)) for rate, cell in points]
@@ -78,12 +76,13 @@ def accuracy_over_noise(lines: Mapping[str, Sequence[tuple[float, Cell]]], shots
             [rate + 0.004 * number for rate, _ in tests],
             [100 * test["mean"][place] for _, test in tests],
             [100 * test["ci95_tasks"][place] for _, test in tests],
-            color=f"C{number}", linestyle=STYLES[number % len(STYLES)], marker="o", capsize=3, label=name,
+            marker="o", capsize=3, label=name, **_one_of_many(number),
         )  # fmt: skip
     highest = max(rate for points in lines.values() for rate, _ in points)
     axes.set_xlim(-0.02, highest + 0.05)  # from no noise on, even if only one rate was run
     axes.set_title(f"{shots}-shot, {column}")
     _label(axes, "rate of wrong labels in training", "accuracy on test tasks, %")
+    _names_beside(axes)
     _save(figure, path)
 
 
@@ -269,6 +268,16 @@ def _label(axes: Axes, x: str, y: str) -> None:
     axes.set_ylabel(y)
     axes.grid(alpha=0.3, which="both")
     axes.legend(fontsize="small")
+
+
+def _one_of_many(number: int) -> dict[str, Any]:
+    """A colour and a dash that no other of thirty lines has."""
+    return {"color": f"C{number % 10}", "ls": ("-", "--", ":")[number // 10 % 3]}
+
+
+def _names_beside(axes: Axes) -> None:
+    """Where many of them hide no line."""
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _show(axes: Axes, picture: np.ndarray) -> None:
