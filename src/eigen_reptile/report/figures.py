@@ -27,7 +27,8 @@ ENOUGH_SEEDS = 3
 
 def learning_curves(group: Group, path: Path) -> None:
     """Validation score over the iterations, one line for each cell, with the seeds behind it."""
-    figure = _figure(8.0, 5.0)
+    many = len(group.converged) > 10
+    figure = _figure(11.0, 7.0) if many else _figure(8.0, 5.0)
     axes = figure.subplots()
     in_per_cent = group.measure == "accuracy"
     for number, cell in enumerate(group.converged):
@@ -35,7 +36,8 @@ def learning_curves(group: Group, path: Path) -> None:
         scores = 100 * scores if in_per_cent else scores
         mean = scores.mean(1)
         label = f"{cell.name} (outer step {cell.result['choice']['lr']:g})"
-        axes.plot(steps, mean, color=f"C{number}", linestyle=STYLES[number % len(STYLES)], label=label)
+        style = _one_of_many(number) if many else {"color": f"C{number}", "ls": STYLES[number % len(STYLES)]}
+        axes.plot(steps, mean, label=label, **style)
         if scores.shape[1] < ENOUGH_SEEDS:
             axes.plot(steps, scores, color=f"C{number}", lw=0.6, alpha=0.6)
             continue
@@ -47,6 +49,8 @@ def learning_curves(group: Group, path: Path) -> None:
     if not in_per_cent:
         axes.set_yscale("log")
     _label(axes, "outer iteration", "accuracy, %" if in_per_cent else "squared error after the last inner step")
+    if many:
+        _names_beside(axes)
     _save(figure, path)
 
 

@@ -105,10 +105,10 @@ def _about(group: Group, drawings: Path) -> list[Section]:
         figures.learning_curves(group, figure)
         text = "Accuracy on validation tasks over the outer iterations."
         sections.append(Section(f"{group.name}-curve", f"{group.name}: accuracy while training", text, figure=figure))
-    timed = [cell for cell in group.converged if cell.training_seconds]
-    if len({cell.result["steps"] for cell in timed}) > 1:
+    all_timed = all(cell.training_seconds for cell in group.converged)
+    if all_timed and len({cell.result["steps"] for cell in group.converged}) > 1:
         figure = drawings / f"{group.name}-time.png"
-        figures.accuracy_over_time(timed, figure)
+        figures.accuracy_over_time(group.converged, figure)
         text = "Accuracy on validation tasks against the time that training has taken, without validation."
         sections.append(Section(f"{group.name}-time", f"{group.name}: accuracy and time", text, figure=figure))
     if group.varies_inner_steps:
