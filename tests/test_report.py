@@ -375,9 +375,14 @@ def test_accuracy_is_drawn_against_time_where_methods_had_different_numbers_of_i
     write_report(tmp_path / "same", tmp_path / "out", [])
     assert not (tmp_path / "out" / "figures" / "shapes-time.png").exists()
     file = tmp_path / "same" / "shapes" / "reptile" / "result.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"steps": 3}))
+    shorter = json.loads(file.read_text()) | {"steps": 3}
+    file.write_text(json.dumps(shorter))
     write_report(tmp_path / "same", tmp_path / "out", [])
     assert (tmp_path / "out" / "figures" / "shapes-time.png").stat().st_size > 0
+    del shorter["training_seconds"]  # as in files of an older version
+    file.write_text(json.dumps(shorter))
+    write_report(tmp_path / "same", tmp_path / "other", [])
+    assert not (tmp_path / "other" / "figures" / "shapes-time.png").exists()
 
 
 def test_every_method_has_a_row_with_its_file_its_cost_and_what_it_does_here(pictures: Path, tmp_path: Path) -> None:
