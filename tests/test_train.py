@@ -175,6 +175,7 @@ def test_a_summary_is_means_and_students_intervals() -> None:
 def test_the_command_that_is_kept_names_no_folder_of_the_machine() -> None:
     words = ["/home/ann/bin/eigen-reptile", "run", "noisy", "--out", "/data/runs/noisy", "--data=/data/pictures", "a/b"]
     assert command(words) == "eigen-reptile run noisy --out noisy --data=pictures a/b"
+    assert command(["/lib/eigen_reptile/__main__.py", "list"]) == "python -m eigen_reptile list"  # as it was typed
 
 
 @pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")

@@ -32,7 +32,8 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def command(words: Sequence[str]) -> str:
     """The command line, without the folders above a full path: they are one machine's own, and results are shared."""
-    return " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
+    typed = " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
+    return re.sub(r"^__main__\.py\b", "python -m eigen_reptile", typed)
 
 
 def _commit() -> str | None:
