@@ -1,20 +1,20 @@
-"""Runs that are broken off."""
+"""Runs that are interrupted."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from eigen_reptile.progress import Announce, silent
+from eigen_reptile.runtime.progress import StartProgress, no_progress
 
 
 class Interrupted(Exception):
-    pass
+    """Stands for whatever ends a process."""
 
 
-def interrupt_at(step: int, folder: Path) -> Announce:
-    """Breaks the training off when it reports this step."""
+def interrupt_at(step: int, folder: Path) -> StartProgress:
+    """Interrupts the training when it reports this step."""
 
-    def report(done: int, numbers: Mapping[str, float]) -> None:
+    def report(done: int, metrics: Mapping[str, float]) -> None:
         if done == step:
             raise Interrupted
 
-    return lambda name, total: report if name == folder.name else silent(name, total)
+    return lambda name, total: report if name == folder.name else no_progress(name, total)

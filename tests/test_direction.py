@@ -1,4 +1,4 @@
-"""`main_direction` against dense decompositions, on random and on awkward trajectories."""
+"""`main_direction` against dense decompositions, on random and on degenerate trajectories."""
 
 import subprocess
 import sys
@@ -15,14 +15,14 @@ from eigen_reptile.direction import CHUNK, Length
 
 
 def trajectories(seed: int, tasks: int, rows: int, d: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Random walks with a drift: like inner loops, they go somewhere and tremble on the way."""
+    """Random walks with a drift, like the trajectories of inner loops."""
     rng = np.random.default_rng(seed)
     steps = rng.normal(size=(tasks, rows, d)) + 0.5 * rng.normal(size=(tasks, 1, d))
     return torch.from_numpy(steps.cumsum(1)).to(dtype)
 
 
 def dense_answer(W: np.ndarray, length: Length) -> tuple[np.ndarray, float, float]:
-    """Unit vector, share and length from the d x d scatter matrix, by the paper's formulas, step by step."""
+    """Unit vector, explained variance ratio and length by the paper's formulas, from the d x d scatter matrix."""
     rows = len(W)
     X = W - W.mean(0)
     eigenvalues, eigenvectors = np.linalg.eigh(X.T @ X)
@@ -46,14 +46,14 @@ def dense_answer(W: np.ndarray, length: Length) -> tuple[np.ndarray, float, floa
 @settings(max_examples=150, deadline=None)
 def test_agrees_with_the_d_by_d_eigendecomposition(seed: int, rows: int, d: int, scale: float, length: Length) -> None:
     W = scale * trajectories(seed, 1, rows, d)
-    vector, share, travelled = (part[0] for part in main_direction(W, length=length))
-    e, dense_share, dense_length = dense_answer(W[0].numpy() / scale, length)
+    vector, ratio, travelled = (part[0] for part in main_direction(W, length=length))
+    e, dense_ratio, dense_length = dense_answer(W[0].numpy() / scale, length)
     X = W[0].numpy() / scale - W[0].numpy().mean(0) / scale
     spectrum = np.linalg.svd(X, compute_uv=False) ** 2
-    assert share.item() == pytest.approx(dense_share, abs=1e-10)
+    assert ratio.item() == pytest.approx(dense_ratio, abs=1e-10)
     assert torch.linalg.vector_norm(vector).item() == pytest.approx(1.0, abs=1e-10)
     assert np.linalg.norm(X @ vector.numpy()) ** 2 == pytest.approx(spectrum[0], rel=1e-9)
-    if len(spectrum) == 1 or spectrum[1] < 0.9 * spectrum[0]:  # otherwise the direction itself is not defined well
+    if len(spectrum) == 1 or spectrum[1] < 0.9 * spectrum[0]:  # otherwise the direction is ill-conditioned
         assert vector.numpy() == pytest.approx(e, abs=1e-6)
         assert travelled.item() / scale == pytest.approx(dense_length, rel=1e-6, abs=1e-9 * spectrum[0] ** 0.5)
 
@@ -63,13 +63,13 @@ def test_agrees_with_the_d_by_d_eigendecomposition(seed: int, rows: int, d: int,
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
 def test_float32_agrees_with_numpys_svd(tasks: int, rows: int, scale: float) -> None:
     W = (scale * trajectories(1, tasks, rows, 3 * CHUNK // 2)).float()
-    vector, share, _ = main_direction(W)
+    vector, ratio, _ = main_direction(W)
     assert vector.dtype == torch.float32
     for task in range(0, tasks, 5):
         X = W[task].double().numpy() / scale
         X = X - X.mean(0)
         _, singular, right = np.linalg.svd(X, full_matrices=False)
-        assert share[task].item() == pytest.approx(singular[0] ** 2 / (singular**2).sum(), abs=1e-5)
+        assert ratio[task].item() == pytest.approx(singular[0] ** 2 / (singular**2).sum(), abs=1e-5)
         assert abs(vector[task].double().numpy() @ right[0]) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -78,35 +78,35 @@ def test_float32_agrees_with_numpys_svd(tasks: int, rows: int, scale: float) -> 
 def test_points_on_a_line(dtype: torch.dtype, rows: int) -> None:
     line = torch.randn(500, generator=torch.Generator().manual_seed(0), dtype=dtype)
     at = torch.arange(rows, dtype=dtype)[:, None] ** 2
-    vector, share, travelled = main_direction(7.0 + at * line)
-    assert share.item() == pytest.approx(1.0, abs=1e-6)
+    vector, ratio, travelled = main_direction(7.0 + at * line)
+    assert ratio.item() == pytest.approx(1.0, abs=1e-6)
     assert travelled.item() == pytest.approx(at.max().item() * line.norm().item(), rel=1e-5)
     torch.testing.assert_close(vector, line / line.norm(), atol=1e-5, rtol=1e-5)
 
 
 def test_equal_eigenvalues_give_a_unit_vector_of_the_largest() -> None:
     corners = torch.tensor([[0.0, 0.0, 5.0], [1.0, 0.0, 5.0], [1.0, 1.0, 5.0], [0.0, 1.0, 5.0]], dtype=torch.float64)
-    vector, share, _ = main_direction(corners)
-    assert share.item() == pytest.approx(0.5)
+    vector, ratio, _ = main_direction(corners)
+    assert ratio.item() == pytest.approx(0.5)
     assert vector.norm().item() == pytest.approx(1.0)
     assert ((corners - corners.mean(0)) @ vector).square().sum().item() == pytest.approx(1.0)
 
 
-def test_path_counts_the_way_back_and_net_does_not() -> None:
+def test_path_length_counts_the_way_back_and_net_length_does_not() -> None:
     there_and_half_back = torch.tensor([[0.0], [4.0], [2.0]], dtype=torch.float64)
     assert main_direction(there_and_half_back, length="net").length.item() == pytest.approx(2.0)
     assert main_direction(there_and_half_back, length="path").length.item() == pytest.approx(6.0)
 
 
-def test_sign_follows_the_halves_and_not_the_ends() -> None:
-    # The halves' means rise by 3, although the last point lies below the first: the net length is negative.
+def test_the_sign_follows_the_means_of_the_halves_not_the_ends() -> None:
+    # The second half's mean is 3 higher, but the last point is below the first: the net length is negative.
     W = torch.tensor([[1.0], [0.0], [7.0], [0.0]], dtype=torch.float64)
     vector, _, travelled = main_direction(W)
     assert vector.item() == pytest.approx(1.0)
     assert travelled.item() == pytest.approx(-1.0)
 
 
-def test_without_sign_fix_the_line_is_the_same() -> None:
+def test_without_the_sign_fix_the_vector_differs_at_most_in_sign() -> None:
     W = trajectories(3, 20, 6, 30)
     fixed, raw = main_direction(W), main_direction(W, fix_sign=False)
     torch.testing.assert_close((fixed.vector * raw.vector).sum(-1).abs(), torch.ones(20, dtype=torch.float64))
@@ -116,7 +116,7 @@ def test_without_sign_fix_the_line_is_the_same() -> None:
 
 @given(seed=st.integers(0, 1000), rows=st.integers(2, 9), d=st.integers(2, 25))
 @settings(max_examples=50, deadline=None)
-def test_shifts_rotations_and_order_of_tasks(seed: int, rows: int, d: int) -> None:
+def test_shifting_rotating_and_reordering_the_trajectories(seed: int, rows: int, d: int) -> None:
     W = trajectories(seed, 3, rows, d)
     rng = np.random.default_rng(seed)
     rotation = torch.from_numpy(np.linalg.qr(rng.normal(size=(d, d)))[0])
@@ -125,8 +125,8 @@ def test_shifts_rotations_and_order_of_tasks(seed: int, rows: int, d: int) -> No
     rotated = main_direction(W @ rotation)
     swapped = main_direction(W.flip(0))
     torch.testing.assert_close(swapped.vector.flip(0), base.vector)
-    torch.testing.assert_close(shifted.share, base.share)
-    torch.testing.assert_close(rotated.share, base.share)
+    torch.testing.assert_close(shifted.explained_variance_ratio, base.explained_variance_ratio)
+    torch.testing.assert_close(rotated.explained_variance_ratio, base.explained_variance_ratio)
     gap = torch.linalg.svdvals(W - W.mean(1, keepdim=True))
     if bool((gap[:, 1] < 0.9 * gap[:, 0]).all()):
         torch.testing.assert_close(shifted.vector, base.vector, atol=1e-8, rtol=1e-6)
@@ -134,23 +134,23 @@ def test_shifts_rotations_and_order_of_tasks(seed: int, rows: int, d: int) -> No
         torch.testing.assert_close(rotated.length, base.length, atol=1e-8, rtol=1e-6)
 
 
-def test_a_far_away_float32_trajectory_keeps_its_digits() -> None:
+def test_a_float32_trajectory_far_from_zero_loses_no_precision() -> None:
     near = torch.from_numpy(np.random.default_rng(0).integers(-8, 8, (6, 400))).float()  # exact after the shift
     torch.testing.assert_close(main_direction(near + 2.0**19).vector, main_direction(near).vector, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_movement_is_no_direction(dtype: torch.dtype) -> None:
+def test_points_that_do_not_move_give_a_zero_vector(dtype: torch.dtype) -> None:
     W = torch.full((2, 4, 10), 3.3, dtype=dtype)
     W[1, 2, 5] = 4.0
-    vector, share, travelled = main_direction(W)
+    vector, ratio, travelled = main_direction(W)
     assert not vector[0].any()
-    assert share[0].item() == travelled[0].item() == 0.0
+    assert ratio[0].item() == travelled[0].item() == 0.0
     assert vector[1].norm().item() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_what_is_not_finite_is_named(bad: float) -> None:
+def test_values_that_are_not_finite_are_located_in_the_message(bad: float) -> None:
     W = trajectories(0, 5, 4, 2 * CHUNK, torch.float32)
     W[3, 2, CHUNK + 7] = bad
     with pytest.raises(ValueError, match=rf"task 3, row 2 .*{bad}"):
@@ -172,20 +172,20 @@ def test_what_is_not_finite_is_named(bad: float) -> None:
         (torch.zeros(4, 10, dtype=torch.complex64), "floating"),
     ],
 )
-def test_what_is_no_trajectory_is_refused(W: Tensor, words: str) -> None:
+def test_invalid_trajectories_are_rejected(W: Tensor, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         main_direction(W)
 
 
-def test_an_unknown_length_is_refused() -> None:
-    # In a process of its own, because the type checks of the tests would refuse it first.
+def test_an_unknown_length_is_rejected() -> None:
+    # In a separate process, because the type checks of the tests would reject it first.
     code = "import torch, eigen_reptile as e; e.main_direction(torch.eye(3), length='long')"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "ValueError: length must be 'net' or 'path', not 'long'" in answer.stderr
 
 
-def test_memory_stays_below_one_and_a_half_times_the_trajectory() -> None:
-    # Eight rows of 10 million numbers; the peak of the whole process, less what it had before.
+def test_peak_memory_is_below_one_and_a_half_times_the_trajectory() -> None:
+    # Eight rows of 10 million numbers; the peak of the process minus its peak before.
     code = """
 import resource, torch
 from eigen_reptile import main_direction
@@ -202,7 +202,7 @@ print((peak() - before) / (W.numel() * W.element_size()))
     assert float(answer.stdout) < 1.5
 
 
-def test_a_direction_is_a_constant_for_autograd() -> None:
+def test_the_direction_is_a_constant_for_autograd() -> None:
     W = trajectories(3, 1, 5, 40)
     expected = main_direction(W)
     found = main_direction(W.requires_grad_())

@@ -1,4 +1,4 @@
-"""The inner loop, batched and not, against a plain loop over tasks and steps, in float64."""
+"""The inner loop, batched and unbatched, against a plain loop over tasks and steps, in float64."""
 
 import copy
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from eigen_reptile.inner import InnerConfig, InnerState, adapt, trajectory
-from eigen_reptile.learner import Learner, squared_error
+from eigen_reptile.nn import FlatModule, Network, SquaredError
 from eigen_reptile.tasks import Batches
 
 S, B, M, STEPS, SIZE = 2, 3, 7, 4, 5
@@ -20,24 +20,24 @@ def small_net() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 6), nn.Tanh(), nn.Linear(6, 1)).double()
 
 
-def problem(batched: bool) -> tuple[Learner, Tensor, Tensor, Tensor, Batches]:
-    """A learner, starts (S, B, d), inputs, targets, and batches with uneven weights."""
+def problem(batched: bool) -> tuple[Network, Tensor, Tensor, Tensor, Batches]:
+    """A network, initial parameters (S, B, d), inputs, targets, and batches with unequal weights."""
     generator = torch.Generator().manual_seed(0)
-    learner = Learner(small_net, squared_error, batched)
+    network = Network(FlatModule(small_net), SquaredError(), batched)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    theta, x, y = normal(S, B, learner.d), normal(S, B, M, 2), normal(S, B, M, 1)
+    theta, x, y = normal(S, B, network.d), normal(S, B, M, 2), normal(S, B, M, 1)
     chosen = torch.randint(M, (S, B, STEPS, SIZE), generator=generator)
-    lane, task = torch.arange(S)[:, None, None, None], torch.arange(B)[None, :, None, None]
+    replica, task = torch.arange(S)[:, None, None, None], torch.arange(B)[None, :, None, None]
     weight = torch.rand(chosen.shape, generator=generator, dtype=torch.float64)
     return (
-        learner,
+        network,
         theta,
         x,
         y,
-        Batches(chosen, y[lane, task, chosen], weight, torch.ones_like(chosen, dtype=torch.bool)),
+        Batches(chosen, y[replica, task, chosen], weight, torch.ones_like(chosen, dtype=torch.bool)),
     )
 
 
@@ -61,7 +61,7 @@ def plain_gradient(module: nn.Module, x: Tensor, y: Tensor, weight: Tensor) -> T
 def plain_trajectory(
     theta: Tensor, x: Tensor, batches: tuple[Tensor, Tensor, Tensor], config: InnerConfig, square: Tensor, done: int
 ) -> tuple[Tensor, Tensor]:
-    """One task, one step after the other, with TensorFlow's Adam written out; returns all points and the memory."""
+    """One task, one step after the other, with TensorFlow's Adam written out: all points, and the second moment."""
     module, rows = loaded(theta), [theta]
     for chosen, y, weight in zip(*batches, strict=True):
         gradient = plain_gradient(module, x[chosen], y, weight)
@@ -81,26 +81,26 @@ def plain_trajectory(
 @both_optimizers
 @pytest.mark.parametrize("steps_before", [0, 3])
 def test_trajectory_is_that_of_a_plain_loop(optimizer: str, steps_before: int, batched: bool) -> None:
-    learner, theta, x, _, batches = problem(batched)
+    network, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
-    memory = InnerState(torch.rand_like(theta), torch.full((S, B), float(steps_before), dtype=torch.float64))
-    W, after = trajectory(learner.gradient, theta, memory, x, batches, config)
-    for lane in range(S):
+    state_before = InnerState(torch.rand_like(theta), torch.full((S, B), float(steps_before), dtype=torch.float64))
+    W, end = trajectory(network.gradient, theta, state_before, x, batches, config)
+    for replica in range(S):
         for task in range(B):
-            one = (batches.chosen[lane, task], batches.y[lane, task], batches.weight[lane, task])
+            one = (batches.chosen[replica, task], batches.y[replica, task], batches.weight[replica, task])
             rows, square = plain_trajectory(
-                theta[lane, task], x[lane, task], one, config, memory.square[lane, task], steps_before
+                theta[replica, task], x[replica, task], one, config, state_before.square[replica, task], steps_before
             )
-            torch.testing.assert_close(W[lane, task], rows, rtol=1e-10, atol=1e-12)
-            torch.testing.assert_close(after.square[lane, task], square, rtol=1e-10, atol=1e-12)
-    assert (after.steps == steps_before + (STEPS if optimizer == "adam" else 0)).all()
+            torch.testing.assert_close(W[replica, task], rows, rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(end.square[replica, task], square, rtol=1e-10, atol=1e-12)
+    assert (end.steps == steps_before + (STEPS if optimizer == "adam" else 0)).all()
 
 
 @both_ways
 def test_sgd_is_torchs_sgd(batched: bool) -> None:
-    learner, theta, x, y, batches = problem(batched)
+    network, theta, x, y, batches = problem(batched)
     batches = batches._replace(weight=torch.ones_like(batches.weight))
-    end, _ = adapt(learner.gradient, theta, InnerState.empty(theta), x, batches, InnerConfig(lr=0.1))
+    end, _ = adapt(network.gradient, theta, InnerState.empty(theta), x, batches, InnerConfig(lr=0.1))
     module = loaded(theta[1, 2])
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     for chosen in batches.chosen[1, 2]:
@@ -112,30 +112,30 @@ def test_sgd_is_torchs_sgd(batched: bool) -> None:
 
 @both_ways
 @both_optimizers
-def test_adapt_ends_where_the_trajectory_ends_and_changes_nothing(optimizer: str, batched: bool) -> None:
-    learner, theta, x, _, batches = problem(batched)
+def test_adapt_ends_where_the_trajectory_ends_and_modifies_no_argument(optimizer: str, batched: bool) -> None:
+    network, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
-    memory = InnerState.empty(theta)
-    before = copy.deepcopy((theta, memory, x, batches))
-    W, state = trajectory(learner.gradient, theta, memory, x, batches, config)
-    end, end_state = adapt(learner.gradient, theta, memory, x, batches, config)
+    state_before = InnerState.empty(theta)
+    before = copy.deepcopy((theta, state_before, x, batches))
+    W, state = trajectory(network.gradient, theta, state_before, x, batches, config)
+    end, end_state = adapt(network.gradient, theta, state_before, x, batches, config)
     assert torch.equal(W[:, :, -1], end)
     assert torch.equal(W[:, :, 0], theta)
     assert torch.equal(state.square, end_state.square)
-    torch.testing.assert_close((theta, memory, x, batches), before, rtol=0, atol=0)
+    torch.testing.assert_close((theta, state_before, x, batches), before, rtol=0, atol=0)
 
 
 @both_ways
 @both_optimizers
 def test_the_loop_can_be_differentiated(optimizer: str, batched: bool) -> None:
-    learner, theta, x, _, batches = problem(batched)
+    network, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05, optimizer=optimizer)  # type: ignore[arg-type]
     two = Batches(*(part[:1, :1, :2] for part in batches))
-    # A memory that is not empty: where it is, Adam's first step is a sign, whose derivative is no use.
-    memory = InnerState(torch.ones_like(theta[:1, :1]), torch.full((1, 1), 50.0, dtype=torch.float64))
+    # A state that is not empty: from an empty one, Adam's first step is a sign, whose derivative is zero.
+    state_before = InnerState(torch.ones_like(theta[:1, :1]), torch.full((1, 1), 50.0, dtype=torch.float64))
 
     def end(start: Tensor) -> Tensor:
-        return adapt(learner.gradient, start, memory, x[:1, :1], two, config)[0]
+        return adapt(network.gradient, start, state_before, x[:1, :1], two, config)[0]
 
     start = theta[:1, :1].clone().requires_grad_()
     assert torch.autograd.gradcheck(end, (start,), eps=1e-6, atol=1e-6)
@@ -143,10 +143,10 @@ def test_the_loop_can_be_differentiated(optimizer: str, batched: bool) -> None:
 
 @both_ways
 def test_adams_derivative_is_finite_where_a_gradient_is_zero(batched: bool) -> None:
-    learner, theta, x, _, batches = problem(batched)
+    network, theta, x, _, batches = problem(batched)
     start = theta.clone().requires_grad_()
     nothing = batches._replace(weight=torch.zeros_like(batches.weight))
-    end, _ = adapt(learner.gradient, start, InnerState.empty(theta), x, nothing, InnerConfig(optimizer="adam"))
+    end, _ = adapt(network.gradient, start, InnerState.empty(theta), x, nothing, InnerConfig(optimizer="adam"))
     assert torch.equal(end, theta)
     end.sum().backward()
     assert start.grad is not None
@@ -154,13 +154,13 @@ def test_adams_derivative_is_finite_where_a_gradient_is_zero(batched: bool) -> N
 
 
 @both_ways
-def test_tasks_do_not_touch_each_other(batched: bool) -> None:
-    learner, theta, x, _, batches = problem(batched)
+def test_tasks_are_independent_of_each_other(batched: bool) -> None:
+    network, theta, x, _, batches = problem(batched)
     config = InnerConfig(lr=0.05)
-    W, _ = trajectory(learner.gradient, theta, InnerState.empty(theta), x, batches, config)
-    spoilt = x.clone()
-    spoilt[0, 1] = float("nan")
-    V, _ = trajectory(learner.gradient, theta, InnerState.empty(theta), spoilt, batches, config)
+    W, _ = trajectory(network.gradient, theta, InnerState.empty(theta), x, batches, config)
+    corrupted = x.clone()
+    corrupted[0, 1] = float("nan")
+    V, _ = trajectory(network.gradient, theta, InnerState.empty(theta), corrupted, batches, config)
     assert V[0, 1, 1:].isnan().all()
     others = torch.ones(S, B, dtype=torch.bool)
     others[0, 1] = False

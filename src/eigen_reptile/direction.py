@@ -1,9 +1,8 @@
-"""The main direction of a trajectory: where a cloud of points in parameter space is longest.
+"""The main direction of a trajectory: its first principal component in parameter space.
 
-A trajectory W has one row per point and d columns, few rows and very many columns. Its main direction is
-the eigenvector of the d x d scatter matrix that belongs to the largest eigenvalue (paper, eq. 3 to 6). It
-is found from the rows x rows Gram matrix, which has the same non-zero eigenvalues (paper, eq. 7); nothing
-of size d x d is ever formed.
+A trajectory W has one row per point and d columns, few rows and very many columns. Its main direction is the
+eigenvector of the d x d scatter matrix with the largest eigenvalue (paper, eq. 3 to 6). It is computed from the rows
+x rows Gram matrix, which has the same non-zero eigenvalues (paper, eq. 7); nothing of size d x d is ever formed.
 """
 
 from collections.abc import Iterator
@@ -17,19 +16,19 @@ from torch.nn.functional import pad
 Length = Literal["net", "path"]
 
 CHUNK = 2**18
-"""Columns taken at a time: small enough for the cache, large enough to be fast."""
+"""Columns processed at a time: small enough for the cache, large enough to be fast."""
 PIECES = 16
-"""Parts of a chunk, one after the other in memory. Every operation gives the first ones to the first core, and so on:
-each core meets again what it has in its own cache. Where cores fetch from each other's it takes up to twice as long."""
+"""Parts of a chunk, contiguous in memory. Every operation assigns the first parts to the first core, and so on, so that
+each core finds its data in its own cache; fetching it from another core's cache takes up to twice as long."""
 
 
 class MainDirection(NamedTuple):
-    """What `main_direction` returns, for each trajectory."""
+    """The main direction of each trajectory."""
 
     vector: Float[Tensor, "*batch d"]
-    """Unit vector e of the main direction, in W's dtype; zero if the points do not move."""
-    share: Float[Tensor, "*batch"]
-    """Part of all scatter that lies along e: lambda_1 / sum of lambda (the paper's zeta), in float64."""
+    """Unit vector e of the main direction, in the dtype of W; zero if the points do not move."""
+    explained_variance_ratio: Float[Tensor, "*batch"]
+    """Fraction of the variance that lies along e: lambda_1 / sum of lambda (the paper's zeta), in float64."""
     length: Float[Tensor, "*batch"]
     """How far the points go along e (the paper's nu), in float64."""
 
@@ -38,12 +37,12 @@ class MainDirection(NamedTuple):
 def main_direction(W: Tensor, *, length: Length = "net", fix_sign: bool = True) -> MainDirection:
     """The main direction of each trajectory in W, of shape (rows, d) or (B, rows, d); a constant for autograd.
 
-    `length` is "net" (the steps' signed projections onto e, summed after the sign is fixed) or "path" (the
-    sum of their absolute values). With `fix_sign`, e points the way the trajectory went: its product with
-    V-bar, the mean of the last half of the rows minus the mean of the first half, is not negative.
+    `length` is "net" (the signed projections of the steps onto e, summed after the sign is fixed) or "path" (the sum of
+    their absolute values). With `fix_sign`, e agrees with the trajectory: its product with V-bar, the mean of the last
+    half of the rows minus the mean of the first half, is not negative.
 
-    Raises ValueError for fewer than two rows, no columns, a dtype that is not real floating point, an unknown
-    `length`, and for NaN or infinity, naming the task and the row.
+    Raises ValueError for fewer than two rows, no columns, a dtype that is not real floating point, an unknown `length`,
+    and for NaN or infinity, naming the task and the row.
     """
     _check_request(W, length)
     result, finite = main_direction_or_nan(W, length=length, fix_sign=fix_sign)
@@ -57,15 +56,15 @@ def main_direction_or_nan(
 ) -> tuple[MainDirection, Tensor]:
     """`main_direction` without checks or control flow on values, so that it can be compiled and batched.
 
-    A trajectory with NaN or infinity gets NaN in place of an answer and False in the mask that comes second.
+    The result for a trajectory with NaN or infinity is NaN, and its entry in the mask, which is returned second, False.
     """
     gram, scale = _centred_gram(W)
-    weights, share, travelled = _solve(gram, scale.to(gram.device), length, fix_sign)
-    return MainDirection(_combine_rows(W, weights, scale), share, travelled), scale.isfinite()
+    weights, ratio, travelled = _solve(gram, scale.to(gram.device), length, fix_sign)
+    return MainDirection(_combine_rows(W, weights, scale), ratio, travelled), scale.isfinite()
 
 
 def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """From the Gram matrix to the weights of the rows in e, the share and the length."""
+    """From the Gram matrix to the weights of the rows in e, the explained variance ratio and the length."""
     finite = scale.isfinite()
     gram = torch.where(finite[..., None, None], gram, 0.0)  # LAPACK raises on NaN
     eigenvalues, eigenvectors = torch.linalg.eigh(gram)  # ascending order
@@ -80,16 +79,16 @@ def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple
     root = torch.where(moves, largest, 1.0).sqrt()
     steps = v.diff(dim=-1) * (sign * root)[..., None]
     travelled = scale * (steps.sum(-1) if length == "net" else steps.abs().sum(-1))
-    share = sign.abs() * (largest / torch.where(moves, eigenvalues.sum(-1), 1.0)).clamp(0.0, 1.0)
-    return v * (sign / root)[..., None], share, travelled
+    ratio = sign.abs() * (largest / torch.where(moves, eigenvalues.sum(-1), 1.0)).clamp(0.0, 1.0)
+    return v * (sign / root)[..., None], ratio, travelled
 
 
 def _chunks(W: Tensor) -> Iterator[Float[Tensor, "*batch pieces others columns"]]:
-    """Columns of all rows but the first, a chunk at a time, relative to the first row; the last chunk is one piece.
+    """All rows but the first, relative to the first, a chunk of columns at a time; the last chunk is one piece.
 
-    The differences are exact for points that lie close together, however far from zero they are. Each chunk takes the
-    place of the one before, because fresh memory takes longer to get than all that is done with it; a compiler sees to
-    that by itself.
+    The differences are exact for points close to each other, however far from zero they are. Each chunk reuses the
+    memory of the one before, because allocating memory takes longer than everything done with it; compiled code does
+    so anyway.
     """
     dtype = torch.promote_types(W.dtype, torch.float32)
     others = W.shape[-2] - 1
@@ -102,10 +101,10 @@ def _chunks(W: Tensor) -> Iterator[Float[Tensor, "*batch pieces others columns"]
 
 
 def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[Tensor, "*batch"]]:
-    """Gram matrix of the rows of W minus their mean, summed over pieces in float64, divided by a scale squared.
+    """Gram matrix of the centred rows of W, summed over pieces in float64, divided by the square of a scale.
 
-    The scale, which comes second, is the largest movement: so squares stay in range. It is not known before the end;
-    so each piece is divided by its own largest movement first.
+    The scale, returned second, is the largest movement, which keeps squares in range. It is known only at the end, so
+    each piece is first divided by its own largest movement.
     """
     # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
     place = torch.device("cpu") if W.device.type == "mps" else W.device

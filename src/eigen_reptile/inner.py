@@ -1,32 +1,34 @@
-"""The inner loop: n steps of gradient descent on every task at once, as pure functions.
+"""The inner loop: n gradient steps on every task at once, as pure functions.
 
-Everything random was settled before: the mini-batches are arguments. So the loop batches, compiles and
-differentiates, and the same arguments always give the same trajectory.
+Everything random is drawn beforehand: the mini-batches are arguments. So the loop can be batched, compiled and
+differentiated, and the same arguments always give the same trajectory.
 """
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, final
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.tasks import Batches, take_samples
 
 Gradient = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""From parameters (S, B, d), samples, labels and weights to the gradient, as `Learner.gradient` has it."""
+"""From parameters (S, B, d), samples, labels and weights to gradients (S, B, d), like `Network.gradient`."""
 
 
+@final
 @dataclass(frozen=True)
 class InnerConfig:
-    """How a task's parameters are fitted to it."""
+    """The inner loop: how parameters are adapted to a task."""
 
     steps: int = 5
     """Gradient steps on each training task (n)."""
-    batch: int = 10
-    """Samples in each step's mini-batch (b)."""
+    batch: int | None = 10
+    """Samples in the mini-batch of each step (b); None: the whole support."""
     lr: float = 0.02
     """Inner learning rate."""
     optimizer: Literal["sgd", "adam"] = "sgd"
@@ -34,39 +36,40 @@ class InnerConfig:
     beta2: float = 0.999
     """Adam's decay of the squared gradients."""
     eps: float = 1e-8
-    """Adam's guard against division by zero, added outside of the bias correction."""
+    """Adam's constant against division by zero, added outside of the bias correction."""
     carry: Literal["fresh", "shared"] = "shared"
-    """Adam's memory: empty for each task, or shared by all tasks and averaged after each meta-batch."""
+    """Adam's state: fresh for each task, or shared by all tasks and averaged after each meta-batch."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.steps < 1:
+            raise ConfigError(f"`inner.steps` must be at least 1, not {self.steps}")
+        if self.batch is not None and self.batch < 1:
+            raise ConfigError(f"`inner.batch` must be at least 1, or None for the whole support, not {self.batch}")
         for name in ("lr", "eps"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be finite and above 0, not {getattr(self, name)}")
+                raise ConfigError(f"`inner.{name}` must be finite and above 0, not {getattr(self, name)}")
         if not 0 <= self.beta2 < 1:
-            raise ValueError(f"beta2 must be at least 0 and below 1, not {self.beta2}")
+            raise ConfigError(f"`inner.beta2` must be at least 0 and below 1, not {self.beta2}")
 
 
 class InnerState(NamedTuple):
-    """The optimiser's memory; plain gradient descent leaves it as it is."""
+    """The state of the inner optimiser; plain gradient descent leaves it unchanged."""
 
     square: Float[Tensor, "*L d"]
-    """Decaying mean of the squared gradients."""
+    """Exponential moving average of the squared gradients (Adam's second moment)."""
     steps: Float[Tensor, "*L"]
-    """Steps behind that mean, for its bias correction."""
+    """Number of steps in that average, for its bias correction."""
 
     @staticmethod
     def empty(theta: Float[Tensor, "*L d"]) -> "InnerState":
         return InnerState(torch.zeros_like(theta), theta.new_zeros(theta.shape[:-1]))
 
     def carried(self, config: InnerConfig) -> "InnerState":
-        """What of it a task is given."""
+        """The state with which a task starts: this one, or an empty one."""
         return self if config.carry == "shared" else InnerState(*(torch.zeros_like(part) for part in self))
 
     def for_tasks(self, tasks: int) -> "InnerState":
-        """Each lane's memory (S, d), once for each of its tasks (S, B, d)."""
+        """The state of each replica (S, d), repeated for each of its tasks (S, B, d)."""
         return InnerState(*(part[:, None].expand(-1, tasks, *part.shape[1:]) for part in self))
 
 
@@ -78,7 +81,7 @@ def adapt(
     batches: Batches,
     config: InnerConfig,
 ) -> tuple[Float[Tensor, "S B d"], InnerState]:
-    """Where the inner loop ends, started at each task's theta."""
+    """The last point of the inner loop, and the optimiser's state there."""
     end = theta, state
     for point in _points(gradient, theta, state, x, batches, config):
         end = point
@@ -93,7 +96,7 @@ def trajectory(
     batches: Batches,
     config: InnerConfig,
 ) -> tuple[Float[Tensor, "S B rows d"], InnerState]:
-    """All points that the inner loop passes through (W), the start first."""
+    """All points of the inner loop (W), the start first, and the optimiser's state at the end."""
     points, end = [theta], (theta, state)
     for end in _points(gradient, theta, state, x, batches, config):
         points.append(end[0])
@@ -103,7 +106,7 @@ def trajectory(
 def _points(
     gradient: Gradient, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
-    # What is known beforehand is made for all steps at once: step by step the many small calls would be felt.
+    # Samples and rates of all steps are made at once: many small calls would cost time.
     steps, size = batches.chosen.shape[2:]
     samples = take_samples(x, batches.chosen.flatten(2)).unflatten(2, (steps, size))
     parts = (samples, batches.y, batches.weight, _rates(state, steps, config))
@@ -113,7 +116,7 @@ def _points(
 
 
 def _rates(state: InnerState, steps: int, config: InnerConfig) -> Float[Tensor, "S B n 1"]:
-    """The rate of each of the next steps; Adam's contains the bias correction."""
+    """The learning rate of each of the next steps; Adam's includes the bias correction."""
     number = state.steps[..., None] + torch.arange(1, steps + 1, device=state.steps.device)
     if config.optimizer == "sgd":
         return torch.full_like(number, config.lr)[..., None]
@@ -126,6 +129,6 @@ def _optimizer_step(
     if config.optimizer == "sgd":
         return theta - rate * gradient, state
     square = torch.lerp(state.square, gradient.square(), 1 - config.beta2)
-    # The clamp changes no step; it keeps the derivative of the root finite where a gradient was exactly zero.
+    # The clamp changes no step; it keeps the derivative of the square root finite where a gradient is exactly zero.
     root = square.clamp(min=torch.finfo(square.dtype).tiny).sqrt()
     return theta - rate * gradient / (root + config.eps), InnerState(square, state.steps + 1)

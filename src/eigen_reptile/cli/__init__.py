@@ -1,74 +1,114 @@
-"""The command line. The only place that prints."""
+"""The command line: the only part of the package that prints.
+
+Commands are imported when they run, because torch alone takes 1.4 s to import. Whatever can be answered without them
+(`list`, help, unknown names and flags) is answered from the source code; see cli/catalogue.py.
+"""
 
 import contextlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from eigen_reptile.cli import experiments, views
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
-from eigen_reptile.data import DataError
-from eigen_reptile.distributed import launched
-from eigen_reptile.files import FolderError, RunError
+from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
+from eigen_reptile.errors import ConfigError, DataError, RunError
 
-COMMANDS: dict[str, tuple[Callable[[Sequence[str]], None], str]] = {
-    "quickstart": (
-        experiments.quickstart_command,
-        "train Reptile and Eigen-Reptile on sine waves and glyphs, write a report",
+
+class Command(NamedTuple):
+    """A command and where it is implemented."""
+
+    module: str
+    """In `eigen_reptile.cli`."""
+    function: str
+    about: str
+    """Its line in the list of commands."""
+
+    def load(self) -> Callable[[Sequence[str]], None]:
+        function: Callable[[Sequence[str]], None] = getattr(import_module(f"{__name__}.{self.module}"), self.function)
+        return function
+
+
+COMMANDS = {
+    "quickstart": Command(
+        "experiments",
+        "quickstart_command",
+        "train Reptile and Eigen-Reptile on sine waves and glyphs, and write a report",
     ),
-    "train": (experiments.train_command, "train one experiment: train METHOD DATASET --out FOLDER"),
-    "eval": (experiments.eval_command, "test a finished run once more, otherwise: eval RUN [DATASET] --out FOLDER"),
-    "run": (experiments.run_command, "run all cells of a recipe: run RECIPE"),
-    "report": (views.report_command, "tables, figures and an HTML page from result files"),
-    "compare": (views.compare_command, "two finished runs on the same test tasks: compare RUN RUN"),
-    "data": (views.data_command, "look at a data set: data noise DATASET shows what label noise does to it"),
-    "bench": (views.bench_command, "measure speed against plain PyTorch"),
-    "list": (views.list_command, "show what there is: methods, data sets, models, recipes"),
+    "train": Command("experiments", "train_command", "train one experiment: train METHOD DATASET --out FOLDER"),
+    "eval": Command(
+        "experiments",
+        "eval_command",
+        "evaluate a finished run again, with other settings: eval RUN [DATASET] --out FOLDER",
+    ),
+    "run": Command("experiments", "run_command", "run all cells of a recipe: run RECIPE"),
+    "report": Command("inspect", "report_command", "write tables, figures and an HTML page from result files"),
+    "compare": Command("inspect", "compare_command", "compare two runs on the same test tasks: compare RUN RUN"),
+    "data": Command("inspect", "data_command", "show the effect of label noise on a data set: data noise DATASET"),
+    "list": Command("listing", "list_command", "list all methods, data sets, models and recipes"),
 }
 
 USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
-    f"  {name:<12}{about}" for name, (_, about) in COMMANDS.items()
+    f"  {name:<12}{command.about}" for name, command in COMMANDS.items()
 )
 
 
 def main() -> NoReturn:
     """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
-    # The compiler's own deprecations are nothing that a user could mend.
+    # Users can do nothing about deprecation warnings from inside torch.compile.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
     with contextlib.ExitStack() as stack:
-        if launched() and os.environ["RANK"] != "0":  # the lead speaks for all
+        if os.environ.get("RANK", "0") != "0" and _is_worker():  # only the lead worker prints
             nowhere = stack.enter_context(Path(os.devnull).open("w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         sys.exit(run(sys.argv[1:]))
 
 
+def _is_worker() -> bool:
+    from eigen_reptile.runtime.distributed import is_worker  # imports torch
+
+    return is_worker()
+
+
 def run(args: Sequence[str]) -> int:
-    """One command line, as `main` would run it; returns the exit code."""
+    """Run one command line and return the exit code."""
     try:
-        if not args or asks_for_help(args[:1]):
-            print(USAGE + "\n\nEach command explains itself: eigen-reptile COMMAND --help")
-            return 0
-        if args[0] == "--version":
-            print(version("eigen-reptile"))
-            return 0
-        name, rest = named(args, COMMANDS, "command")
-        COMMANDS[name][0](rest)
-    except (UsageError, FolderError, DataError) as error:
-        return _fail(error, 2)
-    except BrokenPipeError:  # whoever read our output has seen enough
+        return _run(args)
+    except (UsageError, ConfigError, DataError) as error:
+        return _fail(fields_as_flags(str(error), args[0]), 2)
+    except BrokenPipeError:  # the reader of our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush
         return 0
     except (RunError, OSError) as error:
-        return _fail(error, 1)
+        return _fail(fields_as_flags(str(error), args[0]), 1)
     except KeyboardInterrupt:
         return _fail("interrupted: repeat the command to continue from the last checkpoint", 130)
+
+
+def _run(args: Sequence[str]) -> int:
+    if not args or asks_for_help(args[:1]):
+        print(f"{USAGE}\n\nFor the options of a command: eigen-reptile COMMAND --help")
+        return 0
+    if args[0] == "--version":
+        from importlib.metadata import version
+
+        print(version("eigen-reptile"))
+        return 0
+    name, rest = named(args, COMMANDS, "command")
+    if asks_for_help(rest):
+        from eigen_reptile.cli.helptext import help_text
+
+        if text := help_text(name, rest):
+            print(text)
+            return 0
+    check_flags(name, rest)
+    COMMANDS[name].load()(rest)
     return 0
 
 
-def _fail(problem: object, code: int) -> int:
-    print(f"eigen-reptile: {' '.join(str(problem).split())}", file=sys.stderr)
+def _fail(problem: str, code: int) -> int:
+    print(f"eigen-reptile: {' '.join(problem.split())}", file=sys.stderr)
     return code

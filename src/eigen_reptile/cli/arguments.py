@@ -1,4 +1,4 @@
-"""From words to options; whatever is wrong with them becomes one line that says what would be right."""
+"""Turn command-line arguments into options; an invalid argument becomes one line that names the nearest valid one."""
 
 import contextlib
 import difflib
@@ -6,19 +6,20 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from itertools import dropwhile, takewhile
-from typing import Any, TypeVar
-
-import tyro
+from typing import Any, TypeVar, final
 
 T = TypeVar("T")
 
 
+@final
 class UsageError(Exception):
-    """The command line asks for something that there is not."""
+    """An argument on the command line is wrong or missing."""
 
 
 def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = None, about: str | None = None) -> T:
-    """Options from the command line, by tyro; whatever is wrong with them becomes one line."""
+    """Let tyro parse the arguments; every error becomes a `UsageError` of one line."""
+    import tyro  # here, because it takes longer than most answers that do without it
+
     program = f"eigen-reptile {command}"
 
     def ask(args: Sequence[str]) -> tuple[T, list[str]]:
@@ -39,7 +40,7 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         if not stop.code:
             raise
         raise UsageError(f"{_one_line(complaint.getvalue())} (see {program} --help)") from None
-    except ValueError as error:  # tyro reports those of nested configs only
+    except ValueError as error:  # tyro itself reports only those raised by nested configs
         raise UsageError(f"{error} (see {program} --help)") from error
     if unknown and not unknown[0].startswith("-"):
         raise UsageError(f"unexpected argument {unknown[0]} (see {program} --help)")
@@ -48,25 +49,32 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         with contextlib.redirect_stdout(helptext), contextlib.suppress(SystemExit):
             ask(["--help"])
         flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*", helptext.getvalue())))
-        raise UsageError(no_such("option", unknown[0].partition("=")[0], flags) + f" (see {program} --help)")
+        raise unknown_option(unknown[0].partition("=")[0], flags, program)
     return options
 
 
+def unknown_option(flag: str, known: Sequence[str], program: str) -> UsageError:
+    near = _nearest(flag, known)
+    hint = f": did you mean {near}?" if near else ""
+    return UsageError(f"no option named {flag}{hint} (see {program} --help)")
+
+
 def _one_line(complaint: str) -> str:
-    """The message out of the box that tyro draws around it, without the help that it repeats below a rule."""
+    """The message inside the box that tyro draws, without the hint that follows it below a rule."""
     lines = [line.strip("│╭╮╰╯ ") for line in complaint.splitlines()]
     below_title = dropwhile(_is_rule, lines[1:] or lines)
-    return " ".join(part for part in takewhile(lambda line: not _is_rule(line), below_title) if part)
+    message = " ".join(part for part in takewhile(lambda line: not _is_rule(line), below_title) if part)
+    return re.sub(r"^Error parsing [\w.]+: ", "", message)  # the message of a config names its field
 
 
 def _is_rule(line: str) -> bool:
-    return bool(line) and not line.strip("─-")  # dashes where standard output is not UTF-8
+    return bool(line) and not line.strip("─-")  # tyro draws dashes if standard output is not UTF-8
 
 
 def named(
     args: Sequence[str], known: Mapping[str, Any], kind: str, default: str | None = None
 ) -> tuple[str, Sequence[str]]:
-    """The first argument as one of the known names, and the arguments after it."""
+    """Split off the first argument, which must be one of the known names; the default is used if it is an option."""
     if args and not args[0].startswith("-"):
         if args[0] not in known:
             raise UsageError(no_such(kind, args[0], list(known)))
@@ -86,6 +94,11 @@ def check_positive(option: str, value: int) -> None:
 
 
 def no_such(kind: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    """The message for an unknown name, with the most similar known one or else all of them."""
+    near = _nearest(name, known)
+    hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
     return f"no {kind} named {name}: {hint}"
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)

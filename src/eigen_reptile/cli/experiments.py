@@ -1,13 +1,12 @@
-"""Commands that train and test."""
+"""Commands that train and evaluate: `train`, `eval`, `run` and `quickstart`."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_positive, named, no_such, parse
+from eigen_reptile.cli.execute import execute
 from eigen_reptile.cli.options import (
     EvalOptions,
     Protocol,
@@ -18,46 +17,46 @@ from eigen_reptile.cli.options import (
     Work,
 )
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars, show_results
-from eigen_reptile.cli.work import carry_out
-from eigen_reptile.config import Experiment, MetaConfig, standard
-from eigen_reptile.data import DATASETS, DataError
-from eigen_reptile.evaluate import EvalConfig
-from eigen_reptile.experiment import evaluate_again, finished_experiment, run_experiment
-from eigen_reptile.files import FolderError, RunError
-from eigen_reptile.jobs import Job
+from eigen_reptile.data import DATASETS
+from eigen_reptile.errors import ConfigError, DataError, RunError
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import RECIPES
-from eigen_reptile.stage import Device, found_device
-from eigen_reptile.theory import STUDIES, made
+from eigen_reptile.recipes.theorems import STUDIES, run_study
+from eigen_reptile.training.config import Experiment, MetaConfig
+from eigen_reptile.training.evaluate import EvalConfig
+from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, finished_experiment, run
+from eigen_reptile.training.presets import preset
+from eigen_reptile.training.result import Result
+from eigen_reptile.training.setup import find_device
+
+LONGEST_TIMEOUT = 1_000_000
+"""Seconds; torch cannot wait for any length of time."""
 
 
 def train_command(args: Sequence[str]) -> None:
     method, rest = named(args, METHODS, "method", default="eigen-reptile")
-    data, rest = named(rest, DATASETS, "data set", default="glyphs" if METHODS[method].classifies else "sine")
-    try:
-        default = TrainOptions(experiment=standard(DATASETS[data], METHODS[method]))
-    except ValueError as error:  # the two do not go together
-        raise UsageError(str(error)) from error
+    data, rest = named(rest, DATASETS, "data set", default="glyphs" if METHODS[method].requirements.classes else "sine")
+    default = TrainOptions(experiment=preset(DATASETS[data], METHODS[method]))
     about = (
         f"{TrainOptions.__doc__}\n\n"
         f"train METHOD DATASET: methods are {', '.join(METHODS)}; data sets are {', '.join(DATASETS)}. "
-        "Without names: eigen-reptile on sine; a method that can only tell classes apart, on glyphs. Every default "
-        "shown is that of the named method and data set."
+        "The default is eigen-reptile on sine, or on glyphs for a method that can only classify. The default values "
+        "below are those for the given method and data set."
     )
     options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_trainable(options)
     _check_protocol(options.protocol, options.experiment.evaluation, default.experiment.evaluation)
-    experiment = _under(options.protocol, options.experiment)
+    experiment = _with_protocol(options.protocol, options.experiment)
     name = f"{method} {data}"
-    results, failed = carry_out([_job(name, experiment, options.out, options.work)], options.work, options.output)
-    if failed:
-        raise failed[name]
-    result = results[name]
-    show_results(results, options.output, {"out": str(options.out)})
-    if result["choice"] is None:
+    outcome = execute([_job(name, experiment, options.out, options.work)], options.work, options.output)
+    if outcome.failed:
+        raise outcome.failed[name]
+    result = outcome.results[name]
+    show_results(outcome.results, options.output, {"out": str(options.out)})
+    if result.choice is None:
         raise RunError(f"{_why_no_test(result)}: try a smaller --meta.lr or --inner.lr")
 
 
@@ -67,7 +66,7 @@ def eval_command(args: Sequence[str]) -> None:
         trained, rest = Path(args[0]), args[1:]
         experiment = finished_experiment(trained)
     elif asks_for_help(args):
-        trained, rest, experiment = Path("RUN"), args, standard(DATASETS["glyphs"], METHODS["eigen-reptile"])
+        trained, rest, experiment = Path("RUN"), args, preset(DATASETS["glyphs"], METHODS["eigen-reptile"])
     else:
         raise UsageError("name the folder of a finished run: eval RUN --out PATH")
     data = experiment.data
@@ -77,24 +76,19 @@ def eval_command(args: Sequence[str]) -> None:
     options = parse(EvalOptions, rest, f"eval {trained}", EvalOptions(data, experiment.evaluation), about)
     if options.out is None:
         raise UsageError("name the folder for the result: --out PATH")
-    _check_device(options.device)
-    if options.data.classifies != experiment.data.classifies:
-        learnt, others = ("tell classes apart", "curves") if experiment.data.classifies else ("fit curves", "classes")
-        raise UsageError(f"{trained} has learnt to {learnt}, and this data set has {others}: name another")
-    for setting in ("every", "monitor_tasks", "pictures"):
+    find_device(options.device)  # before anything is loaded
+    if options.data.is_classification != experiment.data.is_classification:
+        trained_for = "classification" if experiment.data.is_classification else "regression"
+        raise UsageError(f"{trained} was trained for {trained_for}: choose a data set for {trained_for}")
+    for setting in ("every", "monitor_tasks", "snapshot_steps"):
         if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
-            raise UsageError(f"--evaluation.{setting.replace('_', '-')} is about training, which is over")
+            raise UsageError(f"--evaluation.{setting.replace('_', '-')} has no effect after training: leave it out")
     _check_protocol(options.protocol, options.evaluation, experiment.evaluation)
-    asked = replace(experiment, data=options.data, evaluation=options.evaluation)
+    changed = _with_protocol(options.protocol, replace(experiment, data=options.data, evaluation=options.evaluation))
     if options.data != experiment.data and not options.evaluation.noisy:
-        asked = replace(asked, noise=NoiseConfig())  # which was that of other training data
+        changed = replace(changed, noise=NoiseConfig())  # the noise belongs to the data of the training
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
-        try:
-            result = evaluate_again(
-                trained, _under(options.protocol, asked), options.out, progress.task, options.device
-            )
-        except ValueError as error:
-            raise UsageError(str(error)) from error
+        result = evaluate_run(trained, changed, options.out, progress.start, options.device)
     show_results({trained.resolve().name: result}, options.output, {"out": str(options.out)})
 
 
@@ -108,17 +102,18 @@ def run_command(args: Sequence[str]) -> None:
     _check_trainable(options)
     check_positive("--jobs", options.jobs)
     if options.work.workers > 1 and (options.jobs > 1 or options.engine != "here"):
-        raise UsageError("use either --workers, for one cell at a time, or --jobs and --engine, for many")
+        raise UsageError("use either --workers, for one cell at a time, or --jobs or --engine, for several cells")
     cells = _cells(name, options)
     jobs = [_job(cell, experiment, options.out / cell, options.work) for cell, experiment in cells.items()]
-    results, failed = carry_out(jobs, options.work, options.output, options.jobs, options.engine)
+    outcome = execute(jobs, options.work, options.output, options.jobs, options.engine)
+    results, failed = outcome.results, outcome.failed
     if results:
         show_results(results, options.output, {"out": str(options.out)})
     if failed:
         first = next(iter(failed.values()))
         if isinstance(first, DataError) and not results and len({str(error) for error in failed.values()}) == 1:
-            raise first  # all cells lack the same
-        kind = FolderError if all(isinstance(error, FolderError) for error in failed.values()) else RunError
+            raise first  # the same problem in all cells
+        kind = ConfigError if all(isinstance(error, ConfigError) for error in failed.values()) else RunError
         reasons = "; ".join(f"{cell}: {error}" for cell, error in failed.items())
         raise kind(f"{len(failed)} of {len(cells)} cells failed. {reasons}")
 
@@ -131,7 +126,7 @@ def _theory(args: Sequence[str]) -> None:
             raise UsageError(no_such("study", study, list(STUDIES)))
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         written = [
-            made(name, options.out / name, progress.task) for name in STUDIES if name in (options.only or STUDIES)
+            run_study(name, options.out / name, progress.start) for name in STUDIES if name in (options.only or STUDIES)
         ]
     if options.output.json:
         print(json.dumps([str(path) for path in written]))
@@ -154,7 +149,7 @@ def quickstart_command(args: Sequence[str]) -> None:
                 ("sine", _quick_sine(METHODS[name], options.steps)),
                 ("glyphs", _quick_glyphs(METHODS[name], options.glyph_steps)),
             ):
-                results[f"{name} {data}"] = run_experiment(experiment, options.out / data / name, progress.task)
+                results[f"{name} {data}"] = run(experiment, options.out / data / name, progress.start)
     written = write_report(options.out, options.out / "report", ())
     page = next(path for path in written if path.suffix == ".html")
     show_results(results, options.output, {"out": str(options.out), "report": str(page)})
@@ -165,17 +160,17 @@ def quickstart_command(args: Sequence[str]) -> None:
 
 
 def _quick_sine(method: Method, steps: int) -> Experiment:
-    pictures = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
+    snapshots = tuple(sorted({1, steps // 4, steps // 2, 3 * steps // 4, steps} - {0}))
     return Experiment(
         method=method,
         meta=MetaConfig(steps=steps, lr=(0.5, 1.0, 2.0)),
-        evaluation=EvalConfig(every=max(1, steps // 12), pictures=pictures),
+        evaluation=EvalConfig(every=max(1, steps // 12), snapshot_steps=snapshots),
         seeds=tuple(range(5)),
     )
 
 
 def _quick_glyphs(method: Method, steps: int) -> Experiment:
-    experiment = standard(DATASETS["glyphs"], method)
+    experiment = preset(DATASETS["glyphs"], method)
     evaluation = replace(experiment.evaluation, shots=(1,), tasks=40, monitor_tasks=10, every=max(1, steps // 3))
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
 
@@ -183,20 +178,13 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
 def _check_trainable(options: TrainOptions | RunOptions) -> None:
     check_positive("--checkpoint-every", options.work.checkpoint_every)
     check_positive("--workers", options.work.workers)
-    if not 0 < options.work.timeout < math.inf:
-        raise UsageError(f"--timeout must be finite and above 0, not {options.work.timeout}")
-    _check_device(options.work.device)
+    if not 0 < options.work.timeout <= LONGEST_TIMEOUT:
+        raise UsageError(f"--timeout must be above 0 and at most {LONGEST_TIMEOUT}, not {options.work.timeout}")
+    find_device(options.work.device)  # before anything is loaded
 
 
-def _check_device(device: Device) -> None:
-    try:
-        found_device(device)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _job(name: str, experiment: Experiment, folder: Path, work: Work) -> Job:
-    return Job(name, experiment, folder, work.checkpoint_every, work.device)
+def _job(name: str, experiment: Experiment, folder: Path, work: Work) -> ExperimentJob:
+    return ExperimentJob(name, experiment, folder, work.checkpoint_every, work.device)
 
 
 def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:
@@ -204,48 +192,46 @@ def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:
     for cell in options.only:
         if cell not in cells:
             raise UsageError(no_such("cell", cell, list(cells)))
-    try:
-        return {cell: _as_asked(cells[cell], options) for cell in options.only or cells}
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    return {cell: _with_options(cells[cell], options) for cell in options.only or cells}
 
 
-def _as_asked(experiment: Experiment, options: RunOptions) -> Experiment:
-    """The recipe's experiment with what the options put in place of its settings."""
-    data = {"root": options.data, "per_class": options.per_class}
-    for setting, value in data.items():
+def _with_options(experiment: Experiment, options: RunOptions) -> Experiment:
+    """The recipe's experiment with the settings that the options override."""
+    data = {"root": ("--data", options.data), "per_class": ("--per-class", options.per_class)}
+    for setting, (flag, value) in data.items():
         if value is not None:
             if setting not in vars(experiment.data):
-                raise ValueError(f"this recipe's data set has no {setting}")
+                name = type(experiment.data).__name__
+                raise UsageError(f"{flag} cannot be used with this recipe: its data set, {name}, has no such setting")
             experiment = replace(experiment, data=replace(experiment.data, **{setting: value}))
     if options.steps is not None:
         experiment = replace(experiment, meta=replace(experiment.meta, steps=options.steps))
     if options.seeds:
         experiment = replace(experiment, seeds=options.seeds)
-    return _under(options.protocol, experiment)
+    return _with_protocol(options.protocol, experiment)
 
 
-def _under(protocol: Protocol | None, experiment: Experiment) -> Experiment:
-    """The experiment under one of the known protocols of evaluation."""
+def _with_protocol(protocol: Protocol | None, experiment: Experiment) -> Experiment:
+    """The experiment with the evaluation protocol of this name."""
     if protocol is None:
         return experiment
-    return replace(experiment, evaluation=_by(protocol, experiment.evaluation))
+    return replace(experiment, evaluation=_evaluated_by(protocol, experiment.evaluation))
 
 
-def _by(protocol: Protocol, config: EvalConfig) -> EvalConfig:
-    return config.by_authors() if protocol == "authors" else config.by_field()
+def _evaluated_by(protocol: Protocol, config: EvalConfig) -> EvalConfig:
+    return config.authors_protocol() if protocol == "authors" else config.field_protocol()
 
 
-def _check_protocol(protocol: Protocol | None, asked: EvalConfig, default: EvalConfig) -> None:
-    """A setting that was asked for must not be one that the protocol has too."""
+def _check_protocol(protocol: Protocol | None, chosen: EvalConfig, default: EvalConfig) -> None:
+    """Refuse settings that the protocol would override."""
     if protocol is None:
         return
-    for name, value in vars(_by(protocol, asked)).items():
-        if getattr(asked, name) not in (value, getattr(default, name)):
+    for name, value in vars(_evaluated_by(protocol, chosen)).items():
+        if getattr(chosen, name) not in (value, getattr(default, name)):
             flag = f"--evaluation.{name.replace('_', '-')}"
-            raise UsageError(f"--protocol {protocol} has its own {flag}: leave out one of the two")
+            raise UsageError(f"--protocol {protocol} determines {flag}: leave out one of the two")
 
 
-def _why_no_test(result: Mapping[str, Any]) -> str:
-    iterations = [lane["diverged_at"] for lane in result["lanes"] if lane["diverged_at"] is not None]
+def _why_no_test(result: Result) -> str:
+    iterations = [replica.diverged_at for replica in result.replicas if replica.diverged_at is not None]
     return f"training diverged at iteration {min(iterations)}" if iterations else "the validation error is not finite"

@@ -1,10 +1,10 @@
-"""What a person sees: progress, what the library logs, tables; or JSON for scripts."""
+"""Output for people (progress bars, log messages, tables) and for scripts (JSON)."""
 
 import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from rich.console import Console
@@ -20,30 +20,31 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from eigen_reptile.bench import Figures
 from eigen_reptile.cli.options import Output
-from eigen_reptile.noise import Realised
+from eigen_reptile.noise import MeasuredNoise
 from eigen_reptile.report.paired import Comparison
-from eigen_reptile.report.tables import score
+from eigen_reptile.report.tables import format_score
+from eigen_reptile.training.result import Result
 
 FEW_CLASSES = 12
-"""Up to so many, a table of all of them can be read."""
+"""Up to this number of classes, the class-transition matrix is printed as a whole."""
 
 
-class Bars:
-    """Progress bars, one for each named task; or none."""
+@final
+class ProgressBars:
+    """One progress bar for each named piece of work; none if there is no `Progress`."""
 
     def __init__(self, bars: Progress | None) -> None:
         self._bars = bars
 
-    def task(self, name: str, total: int) -> Callable[[int, Mapping[str, float]], None]:
+    def start(self, name: str, total: int) -> Callable[[int, Mapping[str, float]], None]:
         if self._bars is None:
             return lambda step, metrics: None
         bars, task = self._bars, self._bars.add_task(name, total=total, note="")
         shown = {
             "score": "validation {:.3g}",
             "ci95": "± {:.2g}",
-            "share": "share {:.2f}",
+            "explained_variance_ratio": "variance {:.2f}",
             "length": "length {:.2g}",
             "cosine_to_reptile": "cosine {:.2f}",
             "kept": "kept {:.2f}",
@@ -62,7 +63,7 @@ class Bars:
 
 
 def progress_columns() -> tuple[ProgressColumn, ...]:
-    """How far, and how much longer, whatever the width: what is left of it is for the notes."""
+    """Progress and remaining time at any width of the terminal; the notes are cut off if there is no room."""
     return (
         TextColumn("{task.description}"),
         BarColumn(bar_width=16),
@@ -74,17 +75,17 @@ def progress_columns() -> tuple[ProgressColumn, ...]:
 
 
 @contextlib.contextmanager
-def progress_bars(output: Output) -> Iterator[Bars]:
+def progress_bars(output: Output) -> Iterator[ProgressBars]:
     if output.quiet or output.json:
-        yield Bars(None)
+        yield ProgressBars(None)
         return
     with Progress(*progress_columns(), console=Console(stderr=True), expand=True) as bars:
-        yield Bars(bars)
+        yield ProgressBars(bars)
 
 
 @contextlib.contextmanager
 def logging_to_stderr(output: Output) -> Iterator[None]:
-    """What the library logs goes to standard error: all of it, or only warnings where little is to be printed."""
+    """Print the log messages of the library on standard error; only warnings with --quiet or --json."""
     logger = logging.getLogger("eigen_reptile")
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     level = logger.level
@@ -97,51 +98,54 @@ def logging_to_stderr(output: Output) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def show_results(results: Mapping[str, dict[str, Any]], output: Output, extra: Mapping[str, str]) -> None:
+def show_results(results: Mapping[str, Result], output: Output, extra: Mapping[str, str]) -> None:
+    """Print the test scores of runs: one table for each measure, or one JSON object."""
     if output.json:
-        kept = ("measure", "choice", "test", "seconds")
-        shown = {name: {key: result[key] for key in kept} for name, result in results.items()}
-        for result in shown.values():
-            result["test"] = result["test"] and [_without_tasks(test) for test in result["test"]]
-        print(json.dumps({**extra, "results": shown}))
+        print(json.dumps({**extra, "results": {name: _as_json(result) for name, result in results.items()}}))
     elif not output.quiet:
-        for measure in sorted({result["measure"] for result in results.values()}):
-            chosen = {name: result for name, result in results.items() if result["measure"] == measure}
+        for measure in sorted({result.measure for result in results.values()}):
+            chosen = {name: result for name, result in results.items() if result.measure == measure}
             show_table(_result_table(measure, chosen))
 
 
+def _as_json(result: Result) -> dict[str, Any]:
+    """The entries of a result that a script needs, without the scores of single tasks."""
+    value = result.to_json()
+    tests = value["test"] and [
+        {name: part for name, part in scores.items() if name != "per_task"} for scores in value["test"]
+    ]
+    return {name: value[name] for name in ("measure", "choice", "seconds")} | {"test": tests}
+
+
 def show_table(table: Table) -> None:
-    """Whole, even if the terminal is narrower: a number that is cut short is worth nothing."""
+    """Print the whole table even if the terminal is narrower, because numbers must not be cut off."""
     needed = Console(width=1000).measure(table).maximum
     Console(width=max(needed, Console().width)).print(table)
 
 
-def _without_tasks(test: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in test.items() if key != "per_task"}
-
-
-def _result_table(measure: str, results: Mapping[str, dict[str, Any]]) -> Table:
+def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
     """One row for each method and number of shots."""
-    tests = [test for result in results.values() for test in result["test"] or []]
-    title = f"{measure} on test tasks, with 95 % intervals over seeds; over tasks for a single seed"
-    table = Table(title=title if tests else "the test tasks were not touched", title_justify="left")
+    tests = [scores for result in results.values() for scores in result.test or ()]
+    title = f"{measure} on test tasks, with 95 % intervals over seeds, or over tasks for a single seed"
+    table = Table(title=title if tests else "no test tasks were evaluated", title_justify="left")
     table.add_column("method", no_wrap=True)
-    columns = list(dict.fromkeys(column for test in tests for column in test["columns"]))
+    columns = list(dict.fromkeys(column for scores in tests for column in scores.columns))
     for heading in ("outer step", "shots", *columns):
         table.add_column(heading)
     for name, result in results.items():
-        lr = f"{result['choice']['lr']:g}" if result["choice"] else "diverged"
-        for test in result["test"] or []:
-            halves = test["ci95_seeds"] if len(test["per_seed"]) > 1 else test["ci95_tasks"]
-            scores = [score(measure, *pair) for pair in zip(test["mean"], halves, strict=True)]
-            shown = dict(zip(test["columns"], scores, strict=True))
-            table.add_row(name, lr, str(test["shots"]), *(shown.get(column, "") for column in columns))
-        if not result["test"]:
+        lr = f"{result.choice.lr:g}" if result.choice else "diverged"
+        for scores in result.test or ():
+            halves = scores.ci95_seeds if len(scores.per_seed) > 1 else scores.ci95_tasks
+            texts = [format_score(measure, *pair) for pair in zip(scores.mean, halves, strict=True)]
+            shown = dict(zip(scores.columns, texts, strict=True))
+            table.add_row(name, lr, str(scores.shots), *(shown.get(column, "") for column in columns))
+        if not result.test:
             table.add_row(name, lr)
     return table
 
 
 def comparison_table(first: str, second: str, measure: str, comparisons: Sequence[Comparison]) -> Table:
+    """One row for each number of shots and measure."""
     table = Table(title=f"{measure} on the same test tasks: {first} minus {second}", title_justify="left")
     for heading in ("", "first", "second", "difference over tasks", "p", "difference over seeds", "p"):
         table.add_column(heading)
@@ -149,40 +153,31 @@ def comparison_table(first: str, second: str, measure: str, comparisons: Sequenc
         tasks, seeds = comparison.over_tasks, comparison.over_seeds
         table.add_row(
             f"{comparison.shots}-shot, {comparison.column}",
-            score(measure, tasks.first, None),
-            score(measure, tasks.second, None),
-            score(measure, tasks.difference, tasks.ci95),
+            format_score(measure, tasks.first, None),
+            format_score(measure, tasks.second, None),
+            format_score(measure, tasks.difference, tasks.ci95),
             f"{tasks.p:.2g}",
-            score(measure, seeds.difference, seeds.ci95) if seeds else "needs two seeds",
+            format_score(measure, seeds.difference, seeds.ci95) if seeds else "needs at least two seeds",
             f"{seeds.p:.2g}" if seeds else "",
         )
     return table
 
 
-def noise_table(found: Realised) -> Table:
-    """The whole table of transitions; of many classes only those that are confused most."""
-    shares = found.counts / np.maximum(found.counts.sum(1, keepdims=True), 1)
+def noise_table(found: MeasuredNoise) -> Table:
+    """The class-transition matrix; for many classes only the most frequent confusions."""
+    rates = found.counts / np.maximum(found.counts.sum(1, keepdims=True), 1)
     if len(found.names) <= FEW_CLASSES:
-        table = Table(title="share of each true class (row) told as each class (column), %", title_justify="left")
+        table = Table(title="class-transition matrix in %, with true classes as rows", title_justify="left")
         for heading in ("", *found.names):
             table.add_column(heading)
-        for name, row in zip(found.names, shares, strict=True):
-            table.add_row(name, *(f"{100 * share:.2f}" for share in row))
+        for name, row in zip(found.names, rates, strict=True):
+            table.add_row(name, *(f"{100 * rate:.2f}" for rate in row))
         return table
-    table = Table(title="what is confused most", title_justify="left")
-    for heading in ("true class", "told as", "share of the true class, %"):
+    table = Table(title="most frequent confusions", title_justify="left")
+    for heading in ("true class", "given label", "% of the true class"):
         table.add_column(heading)
-    wrong = shares * (1 - np.eye(len(shares)))
-    for true, told in zip(*np.unravel_index(np.argsort(-wrong, axis=None)[:FEW_CLASSES], wrong.shape), strict=True):
-        if wrong[true, told] > 0:
-            table.add_row(found.names[true], found.names[told], f"{100 * wrong[true, told]:.2f}")
-    return table
-
-
-def bench_table(figures: Figures) -> Table:
-    table = Table(title=figures.title, title_justify="left")
-    for heading in figures.columns:
-        table.add_column(heading)
-    for row in figures.rows:
-        table.add_row(*(cell if isinstance(cell, str) else f"{cell:.4g}" for cell in row))
+    wrong = rates * (1 - np.eye(len(rates)))
+    for true, given in zip(*np.unravel_index(np.argsort(-wrong, axis=None)[:FEW_CLASSES], wrong.shape), strict=True):
+        if wrong[true, given] > 0:
+            table.add_row(found.names[true], found.names[given], f"{100 * wrong[true, given]:.2f}")
     return table

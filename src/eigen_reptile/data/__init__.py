@@ -1,14 +1,15 @@
-"""Data sets, one file each: what is on disk, or a formula, becomes three banks of tasks."""
+"""Data sets, one file each: each reads files or evaluates a formula, and returns three banks of tasks."""
 
-from eigen_reptile.data.bank import Bank, Banks, DataError, Dataset, Samples, Split, TaskShape
-from eigen_reptile.data.cifar import CifarFs, Fc100
-from eigen_reptile.data.folder import Folder
-from eigen_reptile.data.glyphs import Glyphs
-from eigen_reptile.data.images import ImageBank
-from eigen_reptile.data.mini_imagenet import MiniImagenet
-from eigen_reptile.data.omniglot import Omniglot
-from eigen_reptile.data.packing import data_folder
-from eigen_reptile.data.sine import Sine
+from eigen_reptile.data.bank import Bank, Banks, Dataset, FiniteBank, Samples, Split, TaskShape, require_finite
+from eigen_reptile.data.datasets.cifar import CifarFs, Fc100
+from eigen_reptile.data.datasets.folder import Folder
+from eigen_reptile.data.datasets.glyphs import Glyphs
+from eigen_reptile.data.datasets.mini_imagenet import MiniImagenet
+from eigen_reptile.data.datasets.omniglot import Omniglot
+from eigen_reptile.data.datasets.sine import Sine
+from eigen_reptile.data.image_bank import ImageBank
+from eigen_reptile.data.image_dataset import data_folder
+from eigen_reptile.data.sampling import epoch_batches, epoch_indices, sample_tasks
 
 DATASETS: dict[str, Dataset] = {
     "sine": Sine(),
@@ -25,9 +26,9 @@ __all__ = [
     "Bank",
     "Banks",
     "CifarFs",
-    "DataError",
     "Dataset",
     "Fc100",
+    "FiniteBank",
     "Folder",
     "Glyphs",
     "ImageBank",
@@ -38,4 +39,8 @@ __all__ = [
     "Split",
     "TaskShape",
     "data_folder",
+    "epoch_batches",
+    "epoch_indices",
+    "require_finite",
+    "sample_tasks",
 ]

@@ -1,4 +1,4 @@
-"""Where tasks come from: a data set is settings that can be loaded; loaded, it is three banks of tasks."""
+"""The interfaces of data: a `Dataset` is settings that can be loaded; loading it gives three `Bank`s of tasks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,17 +8,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from eigen_reptile.progress import Announce
+from eigen_reptile.errors import DataError
+from eigen_reptile.runtime.progress import StartProgress
 
 Split = Literal["train", "validation", "test"]
 
 
-class DataError(Exception):
-    """A data set cannot be had or used as asked; the message says what is missing and what to do."""
-
-
 class TaskShape(NamedTuple):
-    """What a task is made of. A regression task has no classes: it counts as one."""
+    """The size of a task. A regression task has no classes and counts as one class."""
 
     way: int
     """Classes (N)."""
@@ -29,51 +26,65 @@ class TaskShape(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """B tasks for each of S lanes: m samples to learn from, and q to be asked about afterwards."""
+    """B tasks for each of S replicas, with m support samples and q query samples each."""
 
     x: Shaped[np.ndarray, "S B m *shape"]
     y: Shaped[np.ndarray, "S B m *target"]
     query_x: Shaped[np.ndarray, "S B q *shape"]
     query_y: Shaped[np.ndarray, "S B q *target"]
-    right: Bool[np.ndarray, "S B m"]
-    """Whether what y says of a sample is true. Only for scoring: no method may learn from it."""
+    is_clean: Bool[np.ndarray, "S B m"]
+    """Whether the given label y of a support sample is its true label. Only for scoring: no method may learn from
+    it."""
     classes: Int[np.ndarray, "S B way"]
-    """Which of the bank's classes the task's are."""
+    """For each label of the task, the index of that class in the bank."""
 
 
 class Bank(ABC):
     """A distribution over tasks."""
 
     @abstractmethod
-    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
-        """`count` tasks for each lane; lane s draws from generator s, and from nothing else."""
+    def draw_tasks(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        """Draw `count` tasks for each replica; replica s uses generator s and no other source of randomness."""
 
     @abstractmethod
-    def fitted(self, task: TaskShape) -> TaskShape:
-        """The task as this bank can supply it, perhaps with fewer queries; DataError if it cannot at all."""
+    def feasible_shape(self, task: TaskShape) -> TaskShape:
+        """The task as this bank can supply it, possibly with fewer queries; DataError if it cannot supply it."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Shape of one input, as the network gets it."""
+        """Shape of one input, as the network receives it."""
 
     @property
-    def class_numbers(self) -> int:
-        """The numbers by which tasks name their classes are below this."""
-        return 1
+    @abstractmethod
+    def n_classes(self) -> int:
+        """Number of class indices: every entry of `Samples.classes` is below it. It counts rotated classes, and also
+        classes without samples; regression has one class."""
+
+
+class FiniteBank(Bank):
+    """A bank with a finite number of samples, which can also be visited in epochs instead of drawn in tasks."""
 
     @property
+    @abstractmethod
     def size(self) -> int:
-        """Samples in all, if there is an end to them."""
-        raise DataError("this data set has no end that could be reached: leave out --task.epochs")
+        """Total number of samples."""
 
-    def take(self, numbers: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
-        """The samples of these numbers as the support of tasks of all classes; lane s may draw from generator s."""
-        raise DataError("this data set has no numbered samples: leave out --task.epochs")
+    @abstractmethod
+    def take(self, indices: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
+        """The samples at these indices (each below `size`) as support of tasks that contain all classes and no
+        queries. Replica s uses generator s if anything about its samples is random, such as label noise."""
+
+
+def require_finite(bank: Bank) -> FiniteBank:
+    """The same bank, if it can be visited in epochs; otherwise a DataError."""
+    if not isinstance(bank, FiniteBank):
+        raise DataError("this data set generates samples without end, so it has no epochs: set `task.epochs` to False")
+    return bank
 
 
 class Banks(NamedTuple):
-    """A loaded data set. No class of one split occurs in another."""
+    """A loaded data set. No class occurs in two splits."""
 
     train: Bank
     validation: Bank
@@ -82,18 +93,19 @@ class Banks(NamedTuple):
 
 @dataclass(frozen=True)
 class Dataset(ABC):
-    """A data set that is not loaded yet: its fields say which, and where it lies."""
+    """A data set before it is loaded: its fields define its contents and where it is stored."""
 
     @abstractmethod
-    def load(self, announce: Announce) -> Banks:
-        """The data set's tasks; DataError if it is not there, not whole, or not what it should be."""
+    def load(self, start_progress: StartProgress) -> Banks:
+        """Load the three splits; DataError if the data is missing, incomplete or not the expected data set."""
 
     @property
     @abstractmethod
-    def classifies(self) -> bool:
-        """Whether answers are classes, told by accuracy; otherwise they are numbers, told by squared error."""
+    def is_classification(self) -> bool:
+        """Whether targets are classes, scored by accuracy; otherwise they are numbers, scored by squared error."""
 
     @property
-    def characters(self) -> bool:
-        """Whether its pictures are of characters, which networks learn to tell apart many times sooner than things."""
-        return False
+    @abstractmethod
+    def has_characters(self) -> bool:
+        """Whether its images show characters, which networks learn to classify in far fewer steps than photographs of
+        objects; presets depend on it."""

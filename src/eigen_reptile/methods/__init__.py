@@ -1,27 +1,33 @@
-"""Meta-learning methods, one file each."""
+"""Meta-learning methods, one file each, by what they learn from: trajectories, gradients or distances."""
 
 from dataclasses import replace
 
-from eigen_reptile.methods.averages import AverageGradients, AverageWeights
-from eigen_reptile.methods.ecm import Ecm
-from eigen_reptile.methods.eigen_reptile import EigenReptile
-from eigen_reptile.methods.foml import Foml
-from eigen_reptile.methods.gnn import Gnn
-from eigen_reptile.methods.ispl import Ispl
-from eigen_reptile.methods.maml import Maml
-from eigen_reptile.methods.meta_curvature import MetaCurvature
-from eigen_reptile.methods.meta_dropout import MetaDropout
-from eigen_reptile.methods.metal import Metal
-from eigen_reptile.methods.method import Adaptation, Domain, Iteration, Method, Proposal
-from eigen_reptile.methods.mixtfsl import MixtFsl
-from eigen_reptile.methods.prototypical import Prototypical
-from eigen_reptile.methods.reptile import Reptile
-from eigen_reptile.methods.robust import Robust
-from eigen_reptile.methods.selected import Selected, Selector
-from eigen_reptile.methods.self_paced import SelfPaced
-from eigen_reptile.methods.sparse_maml import SparseMaml
-from eigen_reptile.methods.taml import Taml
-from eigen_reptile.methods.warp_maml import WarpMaml
+from eigen_reptile.methods.gradient.adapted_parameters import AdaptedParameters
+from eigen_reptile.methods.gradient.gradient_method import GradientMethod
+from eigen_reptile.methods.gradient.gradient_transform import GradientTransform
+from eigen_reptile.methods.gradient.maml import Maml
+from eigen_reptile.methods.gradient.meta_curvature import MetaCurvature
+from eigen_reptile.methods.gradient.meta_dropout import MetaDropout
+from eigen_reptile.methods.gradient.metal import Metal
+from eigen_reptile.methods.gradient.objective import Objective
+from eigen_reptile.methods.gradient.sparse_mask import SparseMask
+from eigen_reptile.methods.gradient.task_agnostic import EntropyReduction, LossInequality
+from eigen_reptile.methods.gradient.warp import WarpedSteps
+from eigen_reptile.methods.method import Adaptation, MetaBatch, MetaUpdate, Method, Requirements, TaskSpec
+from eigen_reptile.methods.metric.ecm import Ecm
+from eigen_reptile.methods.metric.gnn import Gnn
+from eigen_reptile.methods.metric.metric_method import MetricMethod
+from eigen_reptile.methods.metric.mixtfsl import MixtFsl
+from eigen_reptile.methods.metric.prototypical import Prototypical
+from eigen_reptile.methods.trajectory.averages import AverageGradients, AverageWeights
+from eigen_reptile.methods.trajectory.eigen_reptile import EigenReptile
+from eigen_reptile.methods.trajectory.foml import Foml
+from eigen_reptile.methods.trajectory.reptile import Reptile
+from eigen_reptile.methods.trajectory.trajectory_method import TrajectoryMethod
+from eigen_reptile.methods.wrappers.ispl import Ispl
+from eigen_reptile.methods.wrappers.robust_loss import RobustLoss
+from eigen_reptile.methods.wrappers.sample_selection import SampleSelector, WithSampleSelection
+from eigen_reptile.methods.wrappers.self_paced import SelfPaced
 
 METHODS: dict[str, Method] = {
     "reptile": Reptile(),
@@ -29,25 +35,25 @@ METHODS: dict[str, Method] = {
     "eigen-reptile-paper": EigenReptile.paper(),
     "eigen-reptile-authors": EigenReptile.authors(),
     "eigen-reptile-no-sign-fix": replace(EigenReptile.authors(), fix_sign=False),
-    "reptile-ispl": Selected(Reptile(), Ispl()),
-    "eigen-reptile-ispl": Selected(EigenReptile(), Ispl()),
-    "eigen-reptile-ispl-paper": Selected(EigenReptile(), Ispl.paper()),
-    "eigen-reptile-ispl-authors": Selected(EigenReptile(), Ispl.authors_bytecode()),
-    "eigen-reptile-spl": Selected(EigenReptile(), SelfPaced()),
-    "reptile-gce": Robust(Reptile()),
-    "eigen-reptile-gce": Robust(EigenReptile()),
+    "reptile-ispl": WithSampleSelection(Reptile(), Ispl()),
+    "eigen-reptile-ispl": WithSampleSelection(EigenReptile(), Ispl()),
+    "eigen-reptile-ispl-paper": WithSampleSelection(EigenReptile(), Ispl.paper()),
+    "eigen-reptile-ispl-authors": WithSampleSelection(EigenReptile(), Ispl.authors_bytecode()),
+    "eigen-reptile-spl": WithSampleSelection(EigenReptile(), SelfPaced()),
+    "reptile-gce": RobustLoss(Reptile()),
+    "eigen-reptile-gce": RobustLoss(EigenReptile()),
     "foml": Foml(),
     "maml": Maml(),
     "fomaml": Maml(order=1),
-    "anil": Maml(adapts="head"),
-    "boil": Maml(adapts="body"),
-    "maml-ispl": Selected(Maml(), Ispl()),
-    "fomaml-ispl": Selected(Maml(order=1), Ispl()),
-    "taml": Taml(),
-    "taml-theil": Taml(bias="theil"),
-    "meta-curvature": MetaCurvature(),
-    "sparse-maml": SparseMaml(),
-    "warp-maml": WarpMaml(),
+    "anil": Maml(adapted=AdaptedParameters(layers="head")),
+    "boil": Maml(adapted=AdaptedParameters(layers="body")),
+    "maml-ispl": WithSampleSelection(Maml(), Ispl()),
+    "fomaml-ispl": WithSampleSelection(Maml(order=1), Ispl()),
+    "taml": Maml(objective=EntropyReduction()),
+    "taml-theil": Maml(objective=LossInequality("theil")),
+    "meta-curvature": Maml(transform=MetaCurvature()),
+    "sparse-maml": Maml(order=1, adapted=AdaptedParameters(norms=True), transform=SparseMask()),
+    "warp-maml": Maml(adapted=AdaptedParameters(frozen=("warp",)), objective=WarpedSteps()),
     "metal": Metal(),
     "meta-dropout": MetaDropout(),
     "prototypical": Prototypical(),
@@ -62,29 +68,37 @@ METHODS: dict[str, Method] = {
 __all__ = [
     "METHODS",
     "Adaptation",
+    "AdaptedParameters",
     "AverageGradients",
     "AverageWeights",
-    "Domain",
     "Ecm",
     "EigenReptile",
+    "EntropyReduction",
     "Foml",
     "Gnn",
+    "GradientMethod",
+    "GradientTransform",
     "Ispl",
-    "Iteration",
+    "LossInequality",
     "Maml",
+    "MetaBatch",
     "MetaCurvature",
     "MetaDropout",
+    "MetaUpdate",
     "Metal",
     "Method",
+    "MetricMethod",
     "MixtFsl",
-    "Proposal",
+    "Objective",
     "Prototypical",
     "Reptile",
-    "Robust",
-    "Selected",
-    "Selector",
+    "Requirements",
+    "RobustLoss",
+    "SampleSelector",
     "SelfPaced",
-    "SparseMaml",
-    "Taml",
-    "WarpMaml",
+    "SparseMask",
+    "TaskSpec",
+    "TrajectoryMethod",
+    "WarpedSteps",
+    "WithSampleSelection",
 ]

@@ -1,34 +1,36 @@
-"""Wrong labels, made on purpose: whatever the kind, a table says how likely each class is taken for each other.
+"""Artificial label noise: whatever its kind, it is described by a class-transition matrix.
 
-Nothing on disk is touched, and the same seed gives the same flips to every method. Beside each label that training is
-told stands whether it is right; methods may log that, and must not use it.
+No file of a data set is changed, and the same seed gives the same flips to every method. Each noisy label comes with
+`is_clean`, which says whether it is the true label; methods may log that, but must not learn from it.
 """
 
 from eigen_reptile.noise.banks import (
-    Flips,
-    Realised,
+    LabelFlipper,
+    NoisySource,
+    add_noise,
     class_names,
+    flip_draws,
     given_labels,
     noisy_bank,
-    noisy_draws,
-    realised,
-    with_noise,
 )
-from eigen_reptile.noise.config import Kind, NoiseConfig
-from eigen_reptile.noise.tables import class_table, flipped, task_table
+from eigen_reptile.noise.config import Kind, NoiseConfig, Place
+from eigen_reptile.noise.measure import MeasuredNoise, measure_noise
+from eigen_reptile.noise.transitions import class_transition_matrix, flip_labels, task_transition_matrix
 
 __all__ = [
-    "Flips",
     "Kind",
+    "LabelFlipper",
+    "MeasuredNoise",
     "NoiseConfig",
-    "Realised",
+    "NoisySource",
+    "Place",
+    "add_noise",
     "class_names",
-    "class_table",
-    "flipped",
+    "class_transition_matrix",
+    "flip_draws",
+    "flip_labels",
     "given_labels",
+    "measure_noise",
     "noisy_bank",
-    "noisy_draws",
-    "realised",
-    "task_table",
-    "with_noise",
+    "task_transition_matrix",
 ]

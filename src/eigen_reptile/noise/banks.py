@@ -1,4 +1,4 @@
-"""Where noise acts: on a bank, on its tasks, or on the draws of mini-batches."""
+"""Apply label noise to a bank, to its tasks, or to the draws of mini-batches."""
 
 import logging
 from collections.abc import Sequence
@@ -9,48 +9,61 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigen_reptile.data import Bank, Banks, DataError, ImageBank, Samples, TaskShape
+from eigen_reptile.data import Banks, FiniteBank, ImageBank, Samples, TaskShape
+from eigen_reptile.errors import DataError
 from eigen_reptile.noise.config import NoiseConfig
-from eigen_reptile.noise.tables import class_table, file_table, flipped, mixed, read_labels, stochastic, task_table
-from eigen_reptile.streams import stream
+from eigen_reptile.noise.label_files import read_given_labels
+from eigen_reptile.noise.transitions import (
+    class_transition_matrix,
+    flip_labels,
+    mix_with_identity,
+    normalize_rows,
+    task_transition_matrix,
+    transition_matrix_from_file,
+)
+from eigen_reptile.runtime.rng import generator_at
 from eigen_reptile.tasks import Batches, Tasks
 
 log = logging.getLogger(__name__)
 
 
 @final
-class Flips:
-    """How the labels of tasks are told wrong."""
+class LabelFlipper:
+    """Flips the labels of tasks, among the classes of each task.
 
-    def __init__(self, noise: NoiseConfig, names: Sequence[str], known: set[str]) -> None:
+    `names` are the classes of the bank that the tasks come from, `known_classes` those of all splits.
+    """
+
+    def __init__(self, noise: NoiseConfig, names: Sequence[str], known_classes: set[str]) -> None:
         self._noise = noise
-        self._table = file_table(noise, names, known) if noise.kind == "matrix" else None
+        self._matrix = transition_matrix_from_file(noise, names, known_classes) if noise.kind == "matrix" else None
 
-    def told(
+    def noisy_labels(
         self, y: Int[np.ndarray, "B m"], classes: Int[np.ndarray, "B way"], uniform: Float[np.ndarray, "B m"]
     ) -> Int[np.ndarray, "B m"]:
-        """What is told in place of the labels of some tasks, by numbers drawn from 0 to 1."""
-        return flipped(y, self._tables(classes), uniform)
+        """Noisy labels in place of the labels y of some tasks, using uniform random numbers in [0, 1)."""
+        return flip_labels(y, self._task_matrices(classes), uniform)
 
-    def _tables(self, classes: Int[np.ndarray, "B way"]) -> Float[np.ndarray, "B way way"]:
-        """How likely each class of each task is taken for each other class of it."""
-        if self._table is None:
-            table = task_table(self._noise, classes.shape[-1])
-            return np.broadcast_to(table, (*classes.shape[:-1], *table.shape))
-        names = classes % len(self._table)  # a turned class is confused as it is upright
-        first, second = names[..., :, None], names[..., None, :]
-        # A class may be there twice, turned: then it is told as itself, and not as its twin.
-        twins = (first == second) & ~np.eye(classes.shape[-1], dtype=bool)
-        return mixed(self._noise, stochastic(np.where(twins, 0.0, self._table[first, second])))
+    def _task_matrices(self, classes: Int[np.ndarray, "B way"]) -> Float[np.ndarray, "B way way"]:
+        """The transition matrix between the classes of each task."""
+        if self._matrix is None:
+            matrix = task_transition_matrix(self._noise, classes.shape[-1])
+            return np.broadcast_to(matrix, (*classes.shape[:-1], *matrix.shape))
+        unrotated = classes % len(self._matrix)  # the matrix of a rotated class is that of the unrotated one
+        true, given = unrotated[..., :, None], unrotated[..., None, :]
+        # If a task contains a class in two rotations, a label is never flipped from one rotation to the other.
+        same_class = (true == given) & ~np.eye(classes.shape[-1], dtype=bool)
+        inside = np.where(same_class, 0.0, self._matrix[true, given])
+        return mix_with_identity(self._noise, normalize_rows(inside))
 
 
 @final
-class NoisyTasks(Bank):
-    """A bank whose tasks tell wrong labels of some of their support, and, if they are learnt from, of their queries."""
+class NoisyTaskBank(FiniteBank):
+    """A bank whose tasks have noisy support labels and, with `queries`, also noisy query labels."""
 
-    def __init__(self, bank: ImageBank, flips: Flips, queries: bool) -> None:
+    def __init__(self, bank: ImageBank, flipper: LabelFlipper, queries: bool) -> None:
         self._bank = bank
-        self._flips = flips
+        self._flipper = flipper
         self._queries = queries
 
     @property
@@ -58,144 +71,110 @@ class NoisyTasks(Bank):
         return self._bank.shape
 
     @property
-    def class_numbers(self) -> int:
-        return self._bank.class_numbers
+    def n_classes(self) -> int:
+        return self._bank.n_classes
 
-    def fitted(self, task: TaskShape) -> TaskShape:
-        return self._bank.fitted(task)
+    def feasible_shape(self, task: TaskShape) -> TaskShape:
+        return self._bank.feasible_shape(task)
 
-    def draw(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
-        return self._with_flips(self._bank.draw(count, task, rngs), rngs)
+    def draw_tasks(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
+        return self._add_noise(self._bank.draw_tasks(count, task, rngs), rngs)
 
     @property
     def size(self) -> int:
         return self._bank.size
 
-    def take(self, numbers: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
-        return self._with_flips(self._bank.take(numbers, rngs), rngs)
+    def take(self, indices: Int[np.ndarray, "S B b"], rngs: Sequence[np.random.Generator]) -> Samples:
+        return self._add_noise(self._bank.take(indices, rngs), rngs)
 
-    def _with_flips(self, samples: Samples, rngs: Sequence[np.random.Generator]) -> Samples:
-        told = self._told(samples.y, samples, rngs)
-        right = samples.right & (told == samples.y)
+    def _add_noise(self, samples: Samples, rngs: Sequence[np.random.Generator]) -> Samples:
+        y = self._flip(samples.y, samples, rngs)
+        is_clean = samples.is_clean & (y == samples.y)
         if self._queries and samples.query_y.shape[2]:
-            samples = samples._replace(query_y=self._told(samples.query_y, samples, rngs))
-        return samples._replace(y=told, right=right)
+            samples = samples._replace(query_y=self._flip(samples.query_y, samples, rngs))
+        return samples._replace(y=y, is_clean=is_clean)
 
-    def _told(self, y: np.ndarray, samples: Samples, rngs: Sequence[np.random.Generator]) -> np.ndarray:
-        lanes = zip(y, samples.classes, rngs, strict=True)
-        return np.stack([self._flips.told(own, classes, rng.random(own.shape)) for own, classes, rng in lanes])
+    def _flip(self, y: np.ndarray, samples: Samples, rngs: Sequence[np.random.Generator]) -> np.ndarray:
+        replicas = zip(y, samples.classes, rngs, strict=True)
+        return np.stack(
+            [self._flipper.noisy_labels(own, classes, rng.random(own.shape)) for own, classes, rng in replicas]
+        )
 
 
 def class_names(banks: Banks) -> set[str]:
-    """The classes of all splits."""
+    """The names of the classes of all splits; empty for a data set without classes."""
     return {name for bank in banks if isinstance(bank, ImageBank) for name in bank.names}
 
 
-class Noise(NamedTuple):
-    """Noise made ready: the banks to draw from, and what is to be done to each draw of a mini-batch."""
+class NoisySource(NamedTuple):
+    """Where training data with label noise comes from."""
 
     banks: Banks
-    flips: Flips | None = None
+    """Banks to draw tasks from; their labels are noisy if the noise acts on banks or tasks."""
+    flipper: LabelFlipper | None = None
+    """Applies the noise to each mini-batch, if it acts on draws; see `flip_draws`."""
 
 
-def with_noise(banks: Banks, noise: NoiseConfig, evaluation: bool) -> Noise:
-    """Banks with wrong labels to train on; on request also in the supports of validation and test."""
+def add_noise(banks: Banks, noise: NoiseConfig, evaluation: bool) -> NoisySource:
+    """Add label noise to the training data; with `evaluation`, also to the support of validation and test tasks."""
     if noise.kind == "none":
-        return Noise(banks)
+        return NoisySource(banks)
     images = [bank for bank in banks if isinstance(bank, ImageBank)]
     if len(images) < len(banks):
-        raise DataError("this data set has no labels that could be wrong: leave --noise.kind at none")
+        raise DataError("label noise needs a data set with class labels: set `noise.kind` to none")
     if evaluation and noise.where != "task":
-        raise DataError(
-            f"noise in the {noise.where} stays in training: use --noise.where task to have it in evaluation"
-        )
-    known = class_names(banks)
+        raise DataError(f"noise in evaluation (`evaluation.noisy`) needs `noise.where` to be task, not {noise.where}")
+    known_classes = class_names(banks)
     if noise.where == "bank":
-        return Noise(banks._replace(train=noisy_bank(images[0], noise, known)))
+        return NoisySource(banks._replace(train=noisy_bank(images[0], noise, known_classes)))
     if noise.where == "draw":
-        return Noise(banks, Flips(noise, images[0].names, known))
+        return NoisySource(banks, LabelFlipper(noise, images[0].names, known_classes))
     noisy = [
-        NoisyTasks(bank, Flips(noise, bank.names, known), queries=place == 0)  # only those of training
-        for place, bank in enumerate(images[: 3 if evaluation else 1])
+        NoisyTaskBank(bank, LabelFlipper(noise, bank.names, known_classes), queries=split == 0)  # only in training
+        for split, bank in enumerate(images[: 3 if evaluation else 1])
     ]
-    return Noise(Banks(*noisy, *banks[len(noisy) :]))
+    return NoisySource(Banks(*noisy, *banks[len(noisy) :]))
 
 
-def noisy_bank(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> ImageBank:
-    """The bank with each picture under the class that it is given, once and for all."""
-    return bank.relabelled(given_labels(bank, noise, known))
+def noisy_bank(bank: ImageBank, noise: NoiseConfig, known_classes: set[str]) -> ImageBank:
+    """The bank with each image stored under its given label, which is drawn once and for all."""
+    return bank.with_labels(given_labels(bank, noise, known_classes))
 
 
-def given_labels(bank: ImageBank, noise: NoiseConfig, known: set[str]) -> Int[np.ndarray, "N"]:
-    """The class that each picture is given, by its number; -1 for one outside of the bank."""
-    true, rng = bank.labels, stream(noise.seed, "noise")
+def given_labels(bank: ImageBank, noise: NoiseConfig, known_classes: set[str]) -> Int[np.ndarray, "N"]:
+    """The given label of each image of a bank, as a class index; -1 for a class that is not in the bank."""
+    true, rng = bank.labels, generator_at(noise.seed, "noise")
     if noise.kind == "labels":
-        given = read_labels(noise, bank, known)
+        given = read_given_labels(noise, bank, known_classes)
         if lost := int((given < 0).sum()):
             log.warning(
-                "%d of %d pictures are given classes of other splits, and are left out where the labels are followed",
+                "the given labels of %d of %d images are classes of other splits: these images are discarded wherever "
+                "the given label is used",
                 lost, len(given),
             )  # fmt: skip
-        return np.where(rng.random(len(true)) < noise.share, given, true)
-    return flipped(true, class_table(noise, bank.names, known), rng.random(true.shape))
+        return np.where(rng.random(len(true)) < noise.apply_probability, given, true)
+    matrix = class_transition_matrix(noise, bank.names, known_classes)
+    return flip_labels(true, matrix, rng.random(true.shape))
 
 
-def noisy_draws(
-    tasks: Tasks, batches: Batches, flips: Flips, rngs: Sequence[np.random.Generator], whole: bool
+def flip_draws(
+    tasks: Tasks, batches: Batches, flipper: LabelFlipper, rngs: Sequence[np.random.Generator], flip_tasks: bool
 ) -> tuple[Tasks, Batches]:
-    """Labels told wrong of each draw into a mini-batch by itself; once of support and queries, if whole tasks teach.
+    """Flip labels independently per draw into a mini-batch; with `flip_tasks`, for methods that learn from queries,
+    also the labels of support and queries once per task.
 
-    The first draws of a task are told the same however many there are, so that methods that draw more can be compared.
+    The noise of a task's first draws does not depend on how many draws follow, so that methods that draw different
+    numbers of mini-batches can be compared.
     """
 
-    def told(y: Tensor) -> Tensor:
-        lanes = zip(y.flatten(2).cpu().numpy(), tasks.classes.cpu().numpy(), rngs, strict=True)
-        found = [flips.told(own, classes, rng.random(own.shape[::-1]).T) for own, classes, rng in lanes]
+    def flip(y: Tensor) -> Tensor:
+        replicas = zip(y.flatten(2).cpu().numpy(), tasks.classes.cpu().numpy(), rngs, strict=True)
+        found = [flipper.noisy_labels(own, classes, rng.random(own.shape[::-1]).T) for own, classes, rng in replicas]
         return torch.from_numpy(np.stack(found)).to(y.device).view_as(y)
 
-    y = told(batches.y)
-    batches = batches._replace(y=y, right=batches.right & (y == batches.y))
-    if not whole:
+    y = flip(batches.y)
+    batches = batches._replace(y=y, is_clean=batches.is_clean & (y == batches.y))
+    if not flip_tasks:
         return tasks, batches
-    y = told(tasks.y)
-    return tasks._replace(y=y, right=tasks.right & (y == tasks.y), query_y=told(tasks.query_y)), batches
-
-
-class Realised(NamedTuple):
-    """What noise did to some labels."""
-
-    names: list[str]
-    """The classes; where it acts inside tasks by a rule that does not know them, their places in the task."""
-    counts: Int[np.ndarray, "C C"]
-    """How often each class (row) was told as each (column)."""
-
-    @property
-    def rate(self) -> float:
-        """The share of labels that are wrong."""
-        return 1 - float(np.trace(self.counts) / self.counts.sum())
-
-
-def realised(bank: Bank, noise: NoiseConfig, known: set[str], task: TaskShape, labels: int) -> Realised:
-    """What noise does to the labels of a bank of pictures; inside tasks, to at least so many of them."""
-    if not isinstance(bank, ImageBank):
-        raise DataError("this data set has no labels that could be wrong")
-    if noise.where == "bank":
-        true, given = bank.labels, given_labels(bank, noise, known)
-        return _counted(list(bank.names), true[given >= 0], given[given >= 0])
-    flips = Flips(noise, bank.names, known)
-    pairs: list[tuple[np.ndarray, np.ndarray]] = []
-    for number in range(-(-labels // (task.way * task.shots))):
-        rng = stream(noise.seed, "noise", number)
-        samples = bank.draw(1, task, [rng])
-        y = flips.told(samples.y[0], samples.classes[0], rng.random(samples.y[0].shape))
-        numbers = samples.classes[0, 0] % len(bank.names) if noise.kind == "matrix" else np.arange(task.way)
-        pairs.append((numbers[samples.y[0, 0]], numbers[y[0]]))
-    places = [f"class {place + 1} of a task" for place in range(task.way)]
-    true, told = (np.concatenate(part) for part in zip(*pairs, strict=True))
-    return _counted(list(bank.names) if noise.kind == "matrix" else places, true, told)
-
-
-def _counted(names: list[str], true: np.ndarray, told: np.ndarray) -> Realised:
-    counts = np.zeros((len(names), len(names)), dtype=np.int64)
-    np.add.at(counts, (true, told), 1)
-    return Realised(names, counts)
+    y = flip(tasks.y)
+    return tasks._replace(y=y, is_clean=tasks.is_clean & (y == tasks.y), query_y=flip(tasks.query_y)), batches

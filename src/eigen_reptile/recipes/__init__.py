@@ -1,4 +1,4 @@
-"""Recipes: one file per table or figure of the paper, each from cell name to experiment."""
+"""Recipes: the experiments behind each table and figure of the paper, one file each."""
 
 from eigen_reptile.recipes.all_methods import ALL_METHODS, ALL_METHODS_OMNIGLOT
 from eigen_reptile.recipes.cifar_fs import CIFAR_FS

@@ -1,18 +1,20 @@
-"""Wrong labels in meta-training (paper, section 5.3, table 3)."""
+"""Table 3: wrong labels in meta-training (paper, section 5.3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import CifarFs, Dataset, Glyphs, MiniImagenet
-from eigen_reptile.methods import METHODS, EigenReptile, Ispl, Selected
+from eigen_reptile.methods import METHODS, EigenReptile, Ispl, WithSampleSelection
 from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.recipes import published
 from eigen_reptile.recipes.all_methods import FILTERS
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
-from eigen_reptile.recipes.pictures import Rates, Small, in_full, shrunk, tuning, untuned
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
+from eigen_reptile.recipes.scales import LearningRates, SmallScale, published_protocol, scaled_down, tuning_run
 from eigen_reptile.tasks import TaskConfig
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.presets import preset
 
 TABLE_3 = (
     "reptile",
@@ -22,74 +24,80 @@ TABLE_3 = (
     "eigen-reptile-ispl-paper",
     "eigen-reptile-spl",
 )
-"""And plain self-paced learning."""
-ROBUST = ("reptile-gce", "eigen-reptile-gce")
-"""What one would try first: a loss that wrong labels pull at less."""
-OTHERS = {"maml": 220, "prototypical": 2000, "metal": 90}
-"""Methods with settings of their own, and the iterations that they do on CIFAR-FS in the time that Reptile takes."""
-SHOTS_OF_OTHERS = 5
-"""Theirs in training: of one, wrong labels would leave many classes nothing, and of 30 each step is too slow."""
-RATES = (0.1, 0.2, 0.5)
+"""The methods of table 3, and plain self-paced learning."""
+ROBUST_LOSS = ("reptile-gce", "eigen-reptile-gce")
+"""A common first remedy: a loss on which wrong labels have less influence."""
+OTHER_METHODS = {"maml": 220, "prototypical": 2000, "metal": 90}
+"""Methods with presets of their own, and the iterations that each does on CIFAR-FS in the time of Reptile's."""
+OTHER_SHOTS = 5
+"""Training shots of the other methods. With one shot, wrong labels would leave many classes without a clean sample;
+with 30, each step would be too slow."""
+NOISE_RATES = (0.1, 0.2, 0.5)
 TASK = TaskConfig(way=5, shots=30)
 SMALL = CIFAR_SMALL._replace(steps=2000, seeds=(0,))
-RATES_UNDER_NOISE = Rates(0.002, 1.0)
-"""For all methods alike. Those that are best without noise are twice as large, and did worse with half of the labels
-wrong (results/noisy-clean-rates)."""
+LEARNING_RATES = LearningRates(0.002, 1.0)
+"""The same for all methods of table 3. The best rates without noise are twice as large, and did worse with half of the
+labels wrong (results/noisy-clean-rates)."""
 GAMMAS = (0.8, 1.0, 1.2)
-"""Thresholds of ISPL, in the loss of a guess, that short runs on validation tasks choose from."""
+"""Candidate thresholds of ISPL, in units of the chance loss; short runs on validation tasks choose among them."""
 
 
-def noises() -> dict[str, NoiseConfig]:
-    """By the end of a cell's name: none, symmetric inside each task, or from class to class in the whole bank."""
-    found = {"p0": NoiseConfig()}
-    for rate in RATES:
-        found[f"s{100 * rate:.0f}"] = NoiseConfig("symmetric", rate, "task")
-        # A chain through the classes, as the authors' script moves their files.
-        found[f"as{100 * rate:.0f}"] = NoiseConfig("asymmetric", rate, "bank", last="chain")
-    return found
+def noise_settings() -> dict[str, NoiseConfig]:
+    """By the suffix of a cell's name: no noise, symmetric noise within each task, or asymmetric noise in the bank."""
+    settings = {"p0": NoiseConfig()}
+    for rate in NOISE_RATES:
+        settings[f"s{100 * rate:.0f}"] = NoiseConfig("symmetric", rate, "task")
+        # A chain through the classes, because the authors' script moves their files in this way.
+        settings[f"as{100 * rate:.0f}"] = NoiseConfig("asymmetric", rate, "bank", last="chain")
+    return settings
 
 
-def cells_under(
-    noises: Mapping[str, NoiseConfig], names: Sequence[str], data: Dataset, scale: Scale, small: Small = SMALL
+def noisy_cells(
+    settings: Mapping[str, NoiseConfig], names: Sequence[str], data: Dataset, scale: Scale, small: SmallScale = SMALL
 ) -> dict[str, Experiment]:
-    """Every method under every noise, evaluated on the same tasks; those of table 3 also see the same flips."""
+    """Every method under every noise, evaluated on the same tasks; those of table 3 also get the same wrong labels."""
     if scale == "tune":
-        return _thresholds()
-    make = _in_full if scale == "full" else partial(_shrunk, small)
-    return {f"{name}-{end}": replace(make(name, data), noise=noise) for end, noise in noises.items() for name in names}
+        return _gamma_search()
+    make = _full_cell if scale == "full" else partial(_small_cell, small)
+    return {
+        f"{name}-{suffix}": replace(make(name, data), noise=noise)
+        for suffix, noise in settings.items()
+        for name in names
+    }
 
 
-def _shrunk(small: Small, name: str, data: Dataset) -> Experiment:
-    cell = standard(data, METHODS[name], FILTERS)
-    if name in OTHERS:
-        return untuned(_with_more_shots(cell), small._replace(steps=small.steps * OTHERS[name] // SMALL.steps))
-    return shrunk(replace(cell, task=TASK), small, RATES_UNDER_NOISE)
+def _small_cell(small: SmallScale, name: str, data: Dataset) -> Experiment:
+    cell = preset(data, METHODS[name], FILTERS)
+    if name in OTHER_METHODS:
+        steps = small.steps * OTHER_METHODS[name] // SMALL.steps
+        return scaled_down(_with_more_shots(cell), small._replace(steps=steps))
+    return scaled_down(replace(cell, task=TASK), small, LEARNING_RATES)
 
 
 def _with_more_shots(cell: Experiment) -> Experiment:
-    """Each inner step still takes the whole support."""
-    task = replace(cell.task, shots=SHOTS_OF_OTHERS)
-    return replace(cell, task=task, inner=replace(cell.inner, batch=task.way * task.shots))
+    return replace(cell, task=replace(cell.task, shots=OTHER_SHOTS))
 
 
-def _thresholds() -> dict[str, Experiment]:
-    """ISPL's choice of gamma at the highest rate of noise, beside doing without it.
+def _gamma_search() -> dict[str, Experiment]:
+    """Eigen-Reptile with ISPL for each candidate gamma, and without ISPL, at the highest noise rate.
 
-    On glyphs: with half of the labels wrong, CIFAR-FS teaches too little in a short run to tell anything apart.
+    On glyphs, because with half of the labels wrong a short run on CIFAR-FS learns too little to show any difference.
     """
-    tries = {f"eigen-reptile-ispl-{gamma:g}": Selected(EigenReptile(), Ispl(gamma=gamma)) for gamma in GAMMAS}
-    noise = NoiseConfig("symmetric", max(RATES), "task")
-    found = {}
-    for name, method in {"eigen-reptile": EigenReptile(), **tries}.items():
-        cell = replace(standard(Glyphs(), method), task=TASK, noise=noise)
-        found[name] = tuning(cell, 250, cell.inner.lr, cell.meta.lr)
-    return found
+    candidates = {
+        f"eigen-reptile-ispl-{gamma:g}": WithSampleSelection(EigenReptile(), Ispl(gamma=gamma)) for gamma in GAMMAS
+    }
+    noise = NoiseConfig("symmetric", max(NOISE_RATES), "task")
+    cells = {}
+    for name, method in {"eigen-reptile": EigenReptile(), **candidates}.items():
+        cell = replace(preset(Glyphs(), method), task=TASK, noise=noise)
+        cells[name] = tuning_run(cell, 250, cell.inner.lr, cell.meta.lr)
+    return cells
 
 
-def _in_full(name: str, data: Dataset) -> Experiment:
-    """The authors' noisy runs: 10,000 iterations, the best of which is kept, at an inner rate of 0.001."""
-    cell = in_full(standard(data, METHODS[name]))
-    if name in OTHERS:
+def _full_cell(name: str, data: Dataset) -> Experiment:
+    """The authors' noisy runs: 10,000 iterations at an inner rate of 0.001, and the best initialisation is kept."""
+    cell = published_protocol(preset(data, METHODS[name]))
+    if name in OTHER_METHODS:
         return _with_more_shots(cell)
     return replace(
         cell,
@@ -101,26 +109,17 @@ def _in_full(name: str, data: Dataset) -> Experiment:
 
 
 def _published() -> dict[tuple[str, int], Published]:
-    """Table 3, which gives no intervals."""
-    ends = ("p0", "s10", "as10", "s20", "as20", "s50", "as50")
-    rows = {
-        "reptile": (47.64, 46.08, 47.30, 43.49, 45.51, 23.33, 42.03),
-        "reptile-ispl": (47.23, 46.50, 47.00, 43.70, 45.42, 21.83, 41.09),
-        "eigen-reptile": (47.87, 47.18, 47.42, 45.01, 46.50, 27.23, 42.29),
-        "eigen-reptile-ispl": (47.26, 47.20, 47.24, 45.49, 46.83, 28.68, 43.71),
-        "eigen-reptile-ispl-paper": (47.26, 47.20, 47.24, 45.49, 46.83, 28.68, 43.71),
-    }
-    return {
-        (f"{name}-{end}", 1): Published(mean, None)
-        for name, means in rows.items()
-        for end, mean in zip(ends, means, strict=True)
-    }
+    """Table 3 for the cells of Reptile and Eigen-Reptile; both forms of ISPL stand beside the paper's row."""
+    rows = {name: name for name in ("reptile", "reptile-ispl", "eigen-reptile", "eigen-reptile-ispl")}
+    rows["eigen-reptile-ispl-paper"] = "eigen-reptile-ispl"
+    cells = {f"{name}-{noise}": f"{row}-{noise}" for name, row in rows.items() for noise in published.NOISES}
+    return published.for_cells(published.NOISY_MINI_IMAGENET, cells)
 
 
 def _cells(scale: Scale) -> dict[str, Experiment]:
-    """Two cores do CIFAR-FS instead of mini-ImageNet."""
+    """On mini-ImageNet at full scale; on CIFAR-FS where two cores have to suffice."""
     data = MiniImagenet() if scale == "full" else CifarFs()
-    return cells_under(noises(), (*TABLE_3, *ROBUST, *OTHERS), data, scale)
+    return noisy_cells(noise_settings(), (*TABLE_3, *ROBUST_LOSS, *OTHER_METHODS), data, scale)
 
 
 NOISY = Recipe(

@@ -1,38 +1,39 @@
-"""Omniglot, on which the paper reports nothing, but on which Reptile was first shown."""
+"""Omniglot, which the Reptile paper uses; the Eigen-Reptile paper does not."""
 
 from dataclasses import replace
 
-from eigen_reptile.config import Experiment, standard
 from eigen_reptile.data import Omniglot
 from eigen_reptile.methods import METHODS
-from eigen_reptile.recipes.pictures import PAIR, WIDE, Rates, Round, Small, scaled
 from eigen_reptile.recipes.recipe import Recipe, Scale
+from eigen_reptile.recipes.scales import COMPARED_METHODS, WIDE_GRID, LearningRates, SearchRound, SmallScale, at_scale
 from eigen_reptile.tasks import TaskConfig
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.presets import preset
 
-SMALL = Small(
+SMALL = SmallScale(
     steps=1500,
-    # The best of the first round lay at its edge, so that a second one looked beyond.
-    search=(Round(300, WIDE), Round(300, {0.004: (2.0,), 0.008: (1.0,)}, "-beyond")),
+    # The best rates of the first round were at the edge of its grid, so a second round went beyond it.
+    search=(SearchRound(300, WIDE_GRID), SearchRound(300, {0.004: (2.0,), 0.008: (1.0,)}, "-beyond")),
     seeds=(0, 1),
     tasks=150,
     monitor_tasks=60,
-    # The best of both rounds on validation tasks (docs/results.md); 0.008 is still the largest that was tried.
+    # The best of both rounds on validation tasks (docs/results.md); 0.008 is again at the edge of the grid.
     rates={
-        "reptile": Rates(0.008, 1.0),
-        "eigen-reptile-paper": Rates(0.008, 1.0),
-        "eigen-reptile-authors": Rates(0.008, 1.0),
+        "reptile": LearningRates(0.008, 1.0),
+        "eigen-reptile-paper": LearningRates(0.008, 1.0),
+        "eigen-reptile-authors": LearningRates(0.008, 1.0),
     },
 )
 
 
 def _cells(scale: Scale) -> dict[str, Experiment]:
-    """With the five inner steps, ten shots and inner rate 0.001 of Reptile's authors."""
+    """With the inner steps (5) and shots (10) of Reptile's authors, at full scale also their inner rate (0.001)."""
     cells = {}
-    for name in PAIR:
-        experiment = standard(Omniglot(), METHODS[name])
+    for name in COMPARED_METHODS:
+        experiment = preset(Omniglot(), METHODS[name])
         inner = replace(experiment.inner, steps=5)
         cells[name] = replace(experiment, task=TaskConfig(way=5, shots=10), inner=inner)
-    cells = scaled(cells, SMALL, scale)
+    cells = at_scale(cells, SMALL, scale)
     if scale == "full":
         return {name: replace(cell, inner=replace(cell.inner, steps=5, lr=0.001)) for name, cell in cells.items()}
     return cells

@@ -1,9 +1,9 @@
-"""What a recipe is."""
+"""What a recipe is: named experiments at three scales, and the numbers that the paper reports for them."""
 
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from eigen_reptile.config import Experiment
+from eigen_reptile.training.config import Experiment
 
 Scale = Literal["full", "small", "tune"]
 
@@ -13,15 +13,16 @@ class Published(NamedTuple):
 
     mean: float
     ci95: float | None
-    """Half of its interval, where the paper gives one."""
+    """Half-width of its 95 % interval; None where the paper gives no interval."""
 
 
 class Recipe(NamedTuple):
-    """The experiments behind one table or figure of the paper, and what the paper reports there."""
+    """The experiments behind one table or figure of the paper, and the accuracies that the paper reports there."""
 
     about: str
+    """One line for the list of recipes."""
     cells: Callable[[Scale], dict[str, Experiment]]
-    """From cell name to experiment, at the paper's scale, at one that two cores can do, or the search for the
-    small scale's rates, which does not touch the test tasks."""
+    """From a scale to the experiments by cell name. `full` is the paper's scale, `small` one that two cores can do,
+    and `tune` the search for the learning rates of `small`, which does not evaluate test tasks."""
     published: Mapping[tuple[str, int], Published] = {}
-    """By cell name and number of shots."""
+    """The paper's accuracies by cell name and number of shots."""

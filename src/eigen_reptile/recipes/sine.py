@@ -1,11 +1,11 @@
-"""The sine wave (paper, section 5.1): every direction, over one grid of outer step sizes, five seeds."""
+"""Section 5.1: sine regression with every update direction, one grid of outer step sizes and five seeds."""
 
-from eigen_reptile.config import Experiment, MetaConfig
 from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes.recipe import Recipe, Scale
+from eigen_reptile.training.config import Experiment, MetaConfig
 
 STEP_SIZES = (0.05, 0.1, 0.2, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0)
-"""One grid for every direction, so that each is tuned with the same budget."""
+"""The same for every direction, so that all are tuned with the same budget."""
 
 DIRECTIONS = (
     "reptile",
@@ -19,11 +19,11 @@ DIRECTIONS = (
 
 
 def _cells(scale: Scale) -> dict[str, Experiment]:
-    """The same at every scale: two cores can do it in full."""
+    """The same at every scale: two cores can do the full one."""
     return {
         name: Experiment(method=METHODS[name], meta=MetaConfig(lr=STEP_SIZES), seeds=tuple(range(5)))
         for name in DIRECTIONS
     }
 
 
-SINE = Recipe("Every update direction of section 5.1 at the full 30,000 iterations.", _cells)
+SINE = Recipe("Section 5.1: every update direction on sine regression, with the paper's 30,000 iterations.", _cells)

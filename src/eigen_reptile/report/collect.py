@@ -1,98 +1,111 @@
-"""Result files as the report reads them."""
+"""Reading result files, and grouping them for the report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import final
 
 import numpy as np
 
-from eigen_reptile.config import Experiment, from_json
-from eigen_reptile.files import RunError, read_json
+from eigen_reptile.errors import RunError
 from eigen_reptile.methods import Method
-from eigen_reptile.result import RESULT_FORMAT
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
 
-PARTS = {"measure", "steps", "lanes", "choice", "history", "pictures", "test", "seconds", "environment"}
 
-
+@final
 @dataclass(frozen=True)
 class Cell:
-    """One finished experiment."""
+    """One finished experiment of a group."""
 
     name: str
     folder: Path
-    experiment: Experiment
-    result: dict[str, Any]
+    result: Result
 
     @property
-    def tests(self) -> list[dict[str, Any]]:
-        """Scores on test tasks, one entry for each number of shots; none if they were not touched."""
-        return self.result["test"] or []
+    def experiment(self) -> Experiment:
+        return self.result.experiment
+
+    @property
+    def tests(self) -> tuple[TestScores, ...]:
+        """Scores on test tasks, one entry for each number of shots; empty if they were not evaluated."""
+        return self.result.test or ()
 
     @property
     def converged(self) -> bool:
-        return self.result["choice"] is not None
+        return self.result.choice is not None
 
     @property
-    def chosen(self) -> list[int]:
-        """The lanes with the chosen step size, one for each seed."""
-        lr = self.result["choice"]["lr"]
-        return [number for number, lane in enumerate(self.experiment.lanes) if lane.lr == lr]
+    def chosen_lr(self) -> float:
+        """The outer step size chosen on validation tasks; only for a cell that converged."""
+        assert self.result.choice is not None
+        return self.result.choice.lr
+
+    @property
+    def chosen_replicas(self) -> list[int]:
+        """Indices of the replicas with the chosen step size, one for each seed."""
+        return [number for number, replica in enumerate(self.experiment.replicas) if replica.lr == self.chosen_lr]
+
+    def scores(self, shots: int, column: str) -> MeasureScores | None:
+        """Test scores for a number of shots by one measure; None if there are none."""
+        test = self.result.test_with(shots)
+        return None if test is None else test.column(column)
 
     def final_scores(self) -> np.ndarray:
-        """Each seed's test score with the first number of shots, by the measure that decides."""
-        return np.array([row[-1] for row in self.tests[0]["per_seed"]])
+        """The test score of each seed for the first number of shots, by the last measure."""
+        return np.array([row[-1] for row in self.tests[0].per_seed], dtype=float)
 
     def task_scores(self, shots: int, column: str) -> np.ndarray | None:
-        """Each test task's score, averaged over the seeds; None if it was not kept."""
-        test = next((test for test in self.tests if test["shots"] == shots), None)
-        if test is None or test["per_task"] is None or column not in test["columns"]:
+        """The score of each test task, averaged over the seeds; None if it was not stored."""
+        scores = self.scores(shots, column)
+        if scores is None or scores.per_task is None:
             return None
-        scores: np.ndarray = np.array(test["per_task"][test["columns"].index(column)]).mean(0)
-        return scores
+        mean: np.ndarray = scores.per_task.mean(0)
+        return mean
 
     def learning_curve(self) -> tuple[np.ndarray, np.ndarray]:
-        """Iterations, and each seed's validation score there (iterations x seeds), with the chosen step size."""
-        history = self.result["history"]
-        scores = [[line[lane] for lane in self.chosen] for line in history["score"]]
-        return np.array(history["step"]), np.array(scores, dtype=float)
+        """Iterations, and the validation scores with the chosen step size (iterations x seeds)."""
+        curve = self.result.learning_curve
+        scores = [[row[replica] for replica in self.chosen_replicas] for row in curve.score]
+        return np.array(curve.step), np.array(scores, dtype=float)
 
     @property
     def training_seconds(self) -> list[float] | None:
-        """How long training had taken at each point of the learning curve; None where that was not kept."""
-        seconds: list[float | None] = self.result.get("training_seconds", [None])
-        return None if None in seconds else [second for second in seconds if second is not None]
+        """Training time at each point of the learning curve; None if it was not recorded everywhere."""
+        recorded = [second for second in self.result.learning_curve.seconds if second is not None]
+        return recorded if recorded and len(recorded) == len(self.result.learning_curve.step) else None
 
     def initial_spread(self) -> np.ndarray:
-        """Standard deviation over x of each seed's curve before any inner step, after the last pictured iteration."""
-        return np.array([np.std(curves[0]) for curves in self.result["pictures"][-1]["curves"]])
+        """Standard deviation over x of each seed's curve before any inner step, in the last snapshot."""
+        return np.array([np.std(curves[0]) for curves in self.result.snapshots[-1].curves if curves is not None])
 
     @property
-    def pictured_to_the_end(self) -> bool:
-        """Whether the finished initialisation was pictured, in all its lanes."""
-        pictures = self.result["pictures"]
+    def has_final_snapshot(self) -> bool:
+        """Whether there is a snapshot after the last iteration, with the curves of all replicas."""
+        snapshots = self.result.snapshots
         last = self.experiment.meta.steps
-        return self.converged and bool(pictures) and pictures[-1]["step"] == last and None not in pictures[-1]["curves"]
+        return self.converged and bool(snapshots) and snapshots[-1].step == last and None not in snapshots[-1].curves
 
-    def validation(self, lr: float) -> tuple[list[float], int]:
-        """Final validation scores of the seeds that did not diverge with this step size, and how many did."""
-        lanes = [lane for lane in self.result["lanes"] if lane["lr"] == lr]
-        scores = [lane["validation"][-1] for lane in lanes if lane["validation"] is not None]
-        return scores, len(lanes) - len(scores)
+    def final_validation(self, lr: float) -> tuple[list[float], int]:
+        """Final validation scores with a step size, of the seeds that did not diverge, and the number that did."""
+        replicas = [replica for replica in self.result.replicas if replica.lr == lr]
+        finals = [replica.validation[-1] for replica in replicas if replica.validation is not None]
+        scores = [score for score in finals if score is not None]
+        return scores, len(replicas) - len(scores)
 
 
+@final
 @dataclass(frozen=True)
 class Group:
-    """The cells that lie in one folder, as those of one recipe do."""
+    """The cells in one folder, for example those of one recipe."""
 
     name: str
     cells: tuple[Cell, ...]
 
     @property
     def measure(self) -> str:
-        measure: str = self.cells[0].result["measure"]
-        return measure
+        return self.cells[0].result.measure
 
     @property
     def converged(self) -> list[Cell]:
@@ -100,7 +113,7 @@ class Group:
 
     @property
     def varies_inner_steps(self) -> bool:
-        """Whether it is one method with several numbers of inner steps."""
+        """Whether all cells use the same method, with more than two different numbers of inner steps."""
         one_method = len({cell.experiment.method for cell in self.cells}) == 1
         return one_method and len({cell.experiment.inner.steps for cell in self.cells}) > 2
 
@@ -109,40 +122,31 @@ class Group:
         return next((cell for cell in self.cells if cell.experiment.method == method), None)
 
 
-def collect(folder: Path, needed: bool = True) -> list[Group]:
-    """All results below the folder, those of one measure in one folder together, by name.
+def collect(folder: Path, required: bool = True) -> list[Group]:
+    """All results below a folder, grouped by their parent folder and measure and sorted by name.
 
-    RunError if one cannot be read, or if there are none and some are needed.
+    RunError if a result cannot be read, or if there are none although `required`.
     """
     files = sorted(folder.glob("**/result.json"))
-    if needed and not files:
-        raise RunError(f"no result.json below {folder}: train something there first")
-    cells = sorted(map(read_cell, files), key=_place)
-    groups = [(place, tuple(found)) for place, found in groupby(cells, key=_place)]
+    if required and not files:
+        raise RunError(f"no result.json below {folder}: train something in this folder first")
+    cells = sorted(map(read_cell, files), key=_folder_and_measure)
+    groups = [(key, tuple(members)) for key, members in groupby(cells, key=_folder_and_measure)]
     names = [parent.name or "results" for (parent, _), _ in groups]
     unique = [name if names.count(name) == 1 else f"{name}-{number}" for number, name in enumerate(names, 1)]
-    return [Group(name, found) for name, (_, found) in zip(unique, groups, strict=True)]
+    return [Group(name, members) for name, (_, members) in zip(unique, groups, strict=True)]
 
 
-def _place(cell: Cell) -> tuple[Path, str]:
-    return cell.folder.resolve().parent, cell.result["measure"]
+def _folder_and_measure(cell: Cell) -> tuple[Path, str]:
+    return cell.folder.resolve().parent, cell.result.measure
 
 
 def read_cell(file: Path) -> Cell:
-    """One result; RunError if it cannot be read."""
-    result = read_json(file)
-    if not isinstance(result, dict) or result.get("format") != RESULT_FORMAT:
-        raise RunError(f"{file} is not a result of this version (format {RESULT_FORMAT})")
-    try:
-        if missing := PARTS - result.keys():
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        experiment = from_json(result["experiment"])
-    except (KeyError, ValueError) as error:
-        raise RunError(f"{file} cannot be understood: {error}") from error
-    return Cell(file.parent.name, file.parent, experiment, result)
+    """The result in a file; RunError if it cannot be read."""
+    return Cell(file.parent.name, file.parent, read_result(file))
 
 
 def shots_and_columns(cells: Sequence[Cell]) -> list[tuple[int, str]]:
-    """Every measure that some cell was tested by."""
-    found = [(test["shots"], column) for cell in cells for test in cell.tests for column in test["columns"]]
+    """Every pair of shots and measure by which some cell was tested."""
+    found = [(test.shots, column) for cell in cells for test in cell.tests for column in test.columns]
     return list(dict.fromkeys(found))

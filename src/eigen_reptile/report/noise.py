@@ -1,32 +1,42 @@
-"""What the report says of wrong labels (paper, section 5.3)."""
+"""The report on label noise (paper, section 5.3)."""
 
-from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 
 from eigen_reptile.methods import METHODS
 from eigen_reptile.noise import Kind, NoiseConfig
 from eigen_reptile.report.collect import Cell, Group
-from eigen_reptile.report.paired import comparisons, paired, why_not_comparable
-from eigen_reptile.report.tables import markdown
-from eigen_reptile.report.verdicts import HOLDS, REVERSED, UNCLEAR, Claim, more_accurate, verdict
+from eigen_reptile.report.paired import comparisons, paired_difference, why_not_comparable
+from eigen_reptile.report.table import Table
+from eigen_reptile.report.verdicts import (
+    HOLDS,
+    INCONCLUSIVE,
+    REVERSED,
+    Claim,
+    accuracy_claim,
+    verdict_on_difference,
+)
 
 CLEAN = NoiseConfig()
-MEASURE = (1, "transductive")
-"""What the paper measures under noise."""
+SHOTS, COLUMN = 1, "transductive"
+"""What the paper evaluates with noise."""
+
+Effect = Literal["helps", "hurts", "does not help"]
+"""What the paper claims ISPL does to accuracy."""
 
 
-def under(noise: NoiseConfig) -> str:
-    """A noise in words, to stand behind others."""
+def noise_suffix(noise: NoiseConfig) -> str:
+    """The noise in words, to be appended to a statement; nothing without noise."""
     if noise == CLEAN:
         return ""
     rate = "" if noise.rate is None else f"{100 * noise.rate:g} % "
-    table = f" by {noise.file.name}" if noise.file else ""
-    return f", {rate}{noise.kind} noise in the {noise.where}{table}"
+    file = f" by {noise.file.name}" if noise.file else ""
+    return f", {rate}{noise.kind} noise in the {noise.where}{file}"
 
 
-def by_noise(group: Group) -> list[tuple[NoiseConfig, Group]]:
-    """The cells of a group, those under the same noise together."""
+def split_by_noise(group: Group) -> list[tuple[NoiseConfig, Group]]:
+    """A group's cells with each noise, as groups of the same name."""
     noises = dict.fromkeys(cell.experiment.noise for cell in group.cells)
     return [
         (noise, Group(group.name, tuple(cell for cell in group.cells if cell.experiment.noise == noise)))
@@ -34,89 +44,97 @@ def by_noise(group: Group) -> list[tuple[NoiseConfig, Group]]:
     ]
 
 
-def about_noise(group: Group) -> list[Claim]:
-    """The claims about robustness, and about what ISPL does."""
+def noise_claims(group: Group) -> list[Claim]:
+    """The claims about robustness to noise, and about the effect of ISPL."""
     found: list[Claim] = []
-    parts = dict(by_noise(group))
+    parts = dict(split_by_noise(group))
     for noise, part in parts.items():
-        found += _about_ispl("Eigen-Reptile", "eigen-reptile", part, noise, "hurts" if noise == CLEAN else "helps")
-        found += _about_ispl("Reptile", "reptile", part, noise, "does not help")
+        found += _ispl_claims("Eigen-Reptile", "eigen-reptile", part, noise, "hurts" if noise == CLEAN else "helps")
+        found += _ispl_claims("Reptile", "reptile", part, noise, "does not help")
         if noise != CLEAN and CLEAN in parts:
-            found += _more_robust(group.name, parts[CLEAN], part, noise)
-            found += _ispl_helps_more(group.name, parts[CLEAN], part, noise)
+            found += _robustness_claim(group.name, parts[CLEAN], part, noise)
+            found += _ispl_gain_claim(group.name, parts[CLEAN], part, noise)
     return found
 
 
-def _about_ispl(name: str, plain: str, part: Group, noise: NoiseConfig, does: str) -> list[Claim]:
-    """What ISPL does to a method under one noise, and what the paper says that it does."""
+def _ispl_claims(title: str, method: str, part: Group, noise: NoiseConfig, effect: Effect) -> list[Claim]:
+    """The effect of ISPL on a method with one noise, next to the effect that the paper claims."""
     found: list[Claim] = []
-    without = part.find(METHODS[plain])
-    for settings, selecting in (("", f"{plain}-ispl"), (" with the paper's settings", f"{plain}-ispl-paper")):
-        ours = part.find(METHODS[selecting]) if selecting in METHODS else None
+    without = part.find(METHODS[method])
+    for settings, with_ispl in (("", f"{method}-ispl"), (" with the paper's settings", f"{method}-ispl-paper")):
+        ours = part.find(METHODS[with_ispl]) if with_ispl in METHODS else None
         if ours and without and not why_not_comparable(ours, without):
             for comparison in comparisons(ours, without):
-                how = f"{part.name}, {comparison.shots}-shot, {comparison.column}{under(noise) or ', no noise'}"
-                claim = more_accurate(f"ISPL{settings} {does} {name}: {how}", comparison)
-                found.append(claim._replace(verdict=judged(does, claim.verdict)))
+                suffix = noise_suffix(noise) or ", no noise"
+                protocol = f"{part.name}, {comparison.shots}-shot, {comparison.column}{suffix}"
+                claim = accuracy_claim(f"ISPL{settings} {effect} {title}: {protocol}", comparison)
+                found.append(claim._replace(verdict=ispl_verdict(effect, claim.verdict)))
     return found
 
 
-def judged(does: str, more_accurate: str) -> str:
-    """The verdict on what ISPL does, out of that on its being more accurate."""
-    begins = next((known for known in OUTCOMES[does] if more_accurate.startswith(known)), "")
-    return OUTCOMES[does].get(begins, "") + more_accurate.removeprefix(begins)
-
-
-OUTCOMES = {
+ISPL_VERDICTS: dict[Effect, dict[str, str]] = {
     "helps": {},
-    "hurts": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS},
-    "does not help": {HOLDS: "does not hold here: it helps", REVERSED: HOLDS, UNCLEAR: f"{HOLDS}: no clear difference"},
+    "hurts": {HOLDS: "does not hold: it helps", REVERSED: HOLDS},
+    "does not help": {
+        HOLDS: "does not hold: it helps",
+        REVERSED: HOLDS,
+        INCONCLUSIVE: f"{HOLDS}: no significant difference",
+    },
 }
-"""By what ISPL is said to do: how verdicts begin if it is more accurate, and how they do then."""
+"""For each effect, how a verdict on higher accuracy with ISPL begins, and the verdict that follows on the effect."""
 
 
-def _more_robust(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
-    """Whether Eigen-Reptile loses less by noise than Reptile does, task by task."""
+def ispl_verdict(effect: Effect, verdict_on_accuracy: str) -> str:
+    """The verdict on the effect of ISPL, from the verdict on the claim that it is more accurate with ISPL."""
+    verdicts = ISPL_VERDICTS[effect]
+    begins = next((known for known in verdicts if verdict_on_accuracy.startswith(known)), "")
+    return verdicts.get(begins, "") + verdict_on_accuracy.removeprefix(begins)
+
+
+def _robustness_claim(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
+    """Whether noise costs Eigen-Reptile less accuracy than Reptile, task by task."""
     losses: dict[str, np.ndarray] = {}
     for method in ("eigen-reptile", "reptile"):
-        scores = [_scores(part.find(METHODS[method])) for part in (clean, noisy)]
+        scores = [_task_scores(part.find(METHODS[method])) for part in (clean, noisy)]
         if scores[0] is None or scores[1] is None or scores[0].shape != scores[1].shape:
             return []
         losses[method] = scores[0] - scores[1]
-    found = paired(losses["reptile"], losses["eigen-reptile"])
-    shots, column = MEASURE
-    says = f"Eigen-Reptile loses less by noise than Reptile: {name}, {shots}-shot, {column}{under(noise)}"
+    found = paired_difference(losses["reptile"], losses["eigen-reptile"])
+    statement = (
+        f"Noise costs Eigen-Reptile less accuracy than Reptile: {name}, {SHOTS}-shot, {COLUMN}{noise_suffix(noise)}"
+    )
     measured = (
         f"Reptile loses {100 * found.first:.2f} points, Eigen-Reptile {100 * found.second:.2f}; paired difference "
         f"{100 * found.difference:+.2f} ± {100 * found.ci95:.2f} (p = {found.p:.2g}, {found.pairs} tasks)"
     )
-    return [Claim(says, measured, f"{verdict(found.difference, found.ci95)}, over the tasks")]
+    return [Claim(statement, measured, f"{verdict_on_difference(found.difference, found.ci95)}, over tasks")]
 
 
-def _ispl_helps_more(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
-    """Whether ISPL gains more for Eigen-Reptile with noise than without, task by task."""
+def _ispl_gain_claim(name: str, clean: Group, noisy: Group, noise: NoiseConfig) -> list[Claim]:
+    """Whether Eigen-Reptile gains more from ISPL with noise than without, task by task."""
     gains: list[np.ndarray] = []
     for part in (clean, noisy):
-        scores = [_scores(part.find(METHODS[method])) for method in ("eigen-reptile-ispl", "eigen-reptile")]
+        scores = [_task_scores(part.find(METHODS[method])) for method in ("eigen-reptile-ispl", "eigen-reptile")]
         if scores[0] is None or scores[1] is None or scores[0].shape != scores[1].shape:
             return []
         gains.append(scores[0] - scores[1])
-    found = paired(gains[1], gains[0])
-    shots, column = MEASURE
-    says = f"ISPL helps Eigen-Reptile more as more labels are wrong: {name}, {shots}-shot, {column}{under(noise)}"
+    found = paired_difference(gains[1], gains[0])
+    statement = (
+        f"ISPL helps Eigen-Reptile more when more labels are wrong: {name}, {SHOTS}-shot, {COLUMN}{noise_suffix(noise)}"
+    )
     measured = (
-        f"it gains {100 * found.first:+.2f} points, without noise {100 * found.second:+.2f}; paired difference "
+        f"gain {100 * found.first:+.2f} points, without noise {100 * found.second:+.2f}; paired difference "
         f"{100 * found.difference:+.2f} ± {100 * found.ci95:.2f} (p = {found.p:.2g}, {found.pairs} tasks)"
     )
-    return [Claim(says, measured, f"{verdict(found.difference, found.ci95)}, over the tasks")]
+    return [Claim(statement, measured, f"{verdict_on_difference(found.difference, found.ci95)}, over tasks")]
 
 
-def _scores(cell: Cell | None) -> np.ndarray | None:
-    return cell.task_scores(*MEASURE) if cell else None
+def _task_scores(cell: Cell | None) -> np.ndarray | None:
+    return cell.task_scores(SHOTS, COLUMN) if cell else None
 
 
-def lines_over_rate(group: Group, kind: Kind) -> dict[str, list[tuple[float, Cell]]]:
-    """For each method its tested cells without noise and under this kind of it, by their rates."""
+def cells_by_noise_rate(group: Group, kind: Kind) -> dict[str, list[tuple[float, Cell]]]:
+    """For each method its tested cells without noise and with one kind of noise, by noise rate."""
     names = {method: name for name, method in reversed(METHODS.items())}
     found: dict[str, list[tuple[float, Cell]]] = {}
     for cell in group.cells:
@@ -127,13 +145,13 @@ def lines_over_rate(group: Group, kind: Kind) -> dict[str, list[tuple[float, Cel
     return {name: sorted(points, key=lambda point: point[0]) for name, points in found.items()}
 
 
-def selection_table(group: Group) -> str:
-    """What the selectors kept, and how well they told wrong labels, on average over training."""
+def selection_table(group: Group) -> Table | None:
+    """How much the selectors kept, and how well they detected wrong labels; None if no cell selects samples."""
     rows = []
     for cell in group.cells:
-        means: Mapping[str, float] = cell.result.get("training", {})
+        means = cell.result.training
         if "kept" in means:
             shown = [f"{means[name]:.2f}" if name in means else "" for name in ("wrong", "kept", "precision", "recall")]
             rows.append([cell.name, *shown])
-    headings = ["cell", "wrong labels", "kept", "precision of what was dropped", "recall of wrong labels"]
-    return markdown(headings, rows) if rows else ""
+    headings = ["cell", "wrong labels", "kept", "precision of the discarded samples", "recall of wrong labels"]
+    return Table.of(headings, rows) if rows else None

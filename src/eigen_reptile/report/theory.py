@@ -1,42 +1,44 @@
-"""What the report says of the studies of the theory."""
+"""The report on the studies of the theory."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from eigen_reptile.files import RunError, read_json
-from eigen_reptile.report.tables import markdown
-from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, verdict
-from eigen_reptile.theory import FILE, STUDY_FORMAT, Finding, Study
+from eigen_reptile.errors import RunError
+from eigen_reptile.recipes.theorems import FILE, STUDY_FORMAT, Finding, Study
+from eigen_reptile.report.table import Table
+from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, verdict_on_difference
+from eigen_reptile.runtime.files import read_json
 
 
-class Found(NamedTuple):
-    """A study as its file has it."""
+class StudyResult(NamedTuple):
+    """A study as read from its file."""
 
     name: str
     study: Study
-    origin: str
-    """How it came about."""
+    provenance: str
+    """Command, version and duration."""
 
 
-def read_studies(folder: Path) -> list[Found]:
-    """All studies below the folder."""
-    return [_read(file) for file in sorted(folder.glob(f"**/{FILE}"))]
+def read_studies(folder: Path) -> list[StudyResult]:
+    """All studies below a folder; RunError if one cannot be read."""
+    return [_read_study(file) for file in sorted(folder.glob(f"**/{FILE}"))]
 
 
-def _read(file: Path) -> Found:
+def _read_study(file: Path) -> StudyResult:
     value = read_json(file)
     try:
         if value["format"] != STUDY_FORMAT:
             raise ValueError(f"its format is not {STUDY_FORMAT}")
-        here = value["environment"]
-        origin = f"`{here['command']}`, version {here['version']} ({here['commit']}), {value['seconds']:g} s"
-        return Found(file.parent.name, Study.from_json(value), origin)
+        environment = value["environment"]
+        version = f"version {environment['version']} ({environment['commit']})"
+        provenance = f"`{environment['command']}`, {version}, {value['seconds']:g} s"
+        return StudyResult(file.parent.name, Study.from_json(value), provenance)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{file} is not a study of this version: {error}") from error
 
 
-def study_table(study: Study) -> str:
+def study_table(study: Study) -> Table:
     """Every point of every line."""
     rows = [
         [panel.title, line.name, f"{panel.x} = {x:g}", f"{y:.4g} ± {half:.2g}"]
@@ -44,22 +46,22 @@ def study_table(study: Study) -> str:
         for line in panel.lines
         for x, y, half in zip(line.x, line.y, line.ci95, strict=True)
     ]
-    return markdown(["panel", "line", "at", "found"], rows)
+    return Table.of(["panel", "line", "at", "value"], rows)
 
 
-def about_theory(studies: Sequence[Found]) -> list[Claim]:
-    """What the studies say of the theorems."""
-    return [_judged(finding) for found in studies for finding in found.study.findings]
+def theory_claims(studies: Sequence[StudyResult]) -> list[Claim]:
+    """The claims of the theorems, with the findings of the studies."""
+    return [_claim(finding) for result in studies for finding in result.study.findings]
 
 
-def _judged(finding: Finding) -> Claim:
-    """A claim holds if it does at every point of the line, with its interval."""
-    says, difference = finding
+def _claim(finding: Finding) -> Claim:
+    """A claim holds if its difference is below zero at every point of the line, with its interval."""
+    statement, difference = finding
     points = list(zip(difference.x, difference.y, difference.ci95, strict=True))
     measured = "; ".join(f"{x:g}: {y:+.3g} ± {half:.2g}" for x, y, half in points)
-    at_points = [verdict(-y, half) for _, y, half in points]
-    outcome = at_points[0]
+    at_points = [verdict_on_difference(-y, half) for _, y, half in points]
+    verdict = at_points[0]
     if len(set(at_points)) > 1:
-        held, turned = at_points.count(HOLDS), at_points.count(REVERSED)
-        outcome = f"not clear: holds at {held} of {len(points)}, the other way round at {turned}"
-    return Claim(says, f"{difference.name}: {measured}", outcome)
+        held, reversed_ = at_points.count(HOLDS), at_points.count(REVERSED)
+        verdict = f"inconclusive: holds at {held} of {len(points)} points, reversed at {reversed_}"
+    return Claim(statement, f"{difference.name}: {measured}", verdict)

@@ -1,0 +1,93 @@
+"""Run jobs: in this process, in workers that share the tasks of each job, in parallel processes, or on a cluster."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Sequence
+
+import torch
+
+from eigen_reptile.cli.options import Engine, Output, Work
+from eigen_reptile.cli.output import logging_to_stderr, progress_bars
+from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.distributed import Workers, is_restarted, is_worker, join_workers, launch_workers
+from eigen_reptile.runtime.jobs import FAILURES, Outcome, run_in_processes, run_on_ray
+from eigen_reptile.training.experiment import ExperimentJob, run_folder
+from eigen_reptile.training.result import Result
+from eigen_reptile.training.setup import find_device, set_up
+
+log = logging.getLogger(__name__)
+
+
+def execute(
+    jobs: Sequence[ExperimentJob], work: Work, output: Output, at_once: int = 1, engine: Engine = "here"
+) -> Outcome[Result]:
+    """Run all jobs; a job that fails does not stop the others."""
+    if work.workers > 1 and not is_worker():
+        return _in_workers(jobs, work, output)
+    if at_once > 1 or engine == "ray":
+        with logging_to_stderr(output), progress_bars(output) as progress:
+            if engine == "ray":
+                absolute = [job._replace(folder=job.folder.absolute()) for job in jobs]
+                return run_on_ray(absolute, progress.start)
+            return run_in_processes(jobs, at_once, progress.start)
+    return _here(jobs, work, output)
+
+
+def _here(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Outcome[Result]:
+    """Run the jobs one after the other, together with the other workers if this process is one of several."""
+    outcome: Outcome[Result] = Outcome({}, {})
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(join_workers(work.timeout, find_device(work.device).type == "cuda"))
+        shown = output if workers.lead else Output(quiet=True)
+        stack.enter_context(logging_to_stderr(shown))
+        progress = stack.enter_context(progress_bars(shown))
+        if workers.lead and is_restarted():
+            log.warning("a worker died: all workers were restarted and continue from the last checkpoint")
+        for job in jobs:
+            try:
+                outcome.results[job.name] = job.run(progress.start, workers)
+            except FAILURES as error:
+                outcome.failed[job.name] = error
+    return outcome
+
+
+def _in_workers(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Outcome[Result]:
+    """Start the workers, let them run the jobs, and read the results from the run folders."""
+    outcome: Outcome[Result] = Outcome({}, {})
+    unfinished = []
+    with logging_to_stderr(output), progress_bars(output) as progress:
+        for job in jobs:  # find wrong settings before any worker is started
+            if (job.folder / "result.json").exists():
+                continue
+            try:
+                set_up(job.experiment, progress.start, work.device, Workers(count=work.workers))
+                with run_folder(job.folder, job.experiment):
+                    unfinished.append(job)
+            except FAILURES as error:
+                outcome.failed[job.name] = error
+    if unfinished:
+        launch_workers(_worker, (unfinished, work, output), work.workers)
+    for job in jobs:
+        if job.name in outcome.failed:
+            continue
+        try:
+            outcome.results[job.name] = _saved_result(job)
+        except FAILURES as error:
+            outcome.failed[job.name] = error
+    return outcome
+
+
+def _saved_result(job: ExperimentJob) -> Result:
+    with run_folder(job.folder, job.experiment) as run:
+        value = run.result()
+    if value is None:
+        raise RunError("the workers ended without a result")
+    return Result.from_json(value)
+
+
+def _worker(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> None:
+    """The main function of each worker process."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // work.workers))
+    for name, error in _here(jobs, work, output).failed.items():
+        log.error("%s: %s", name, error)

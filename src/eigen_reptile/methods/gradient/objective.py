@@ -1,0 +1,38 @@
+"""Meta-objectives of MAML: what is minimised after, or before, adaptation."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses
+from eigen_reptile.methods.method import MetaBatch, Requirements
+
+if TYPE_CHECKING:
+    from eigen_reptile.methods.gradient.maml import Maml
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """The meta-loss of a MAML method."""
+
+    @property
+    @abstractmethod
+    def requirements(self) -> Requirements: ...
+
+    @abstractmethod
+    def meta_losses(self, maml: "Maml", batch: MetaBatch) -> MetaLosses:
+        """The meta-loss of each task, differentiable in theta."""
+
+
+@final
+@dataclass(frozen=True)
+class QueryLoss(Objective):
+    """The loss on the queries after adaptation."""
+
+    @property
+    def requirements(self) -> Requirements:
+        return Requirements(queries=True)
+
+    def meta_losses(self, maml: "Maml", batch: MetaBatch) -> MetaLosses:
+        theta, _ = maml.adapt(batch.adaptation)
+        return MetaLosses({META_LOSS: maml.query_loss(batch.network, theta, batch.tasks)})

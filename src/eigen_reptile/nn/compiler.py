@@ -1,0 +1,85 @@
+"""What is compiled: functions that torch.compile makes faster, where there is a working compiler."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, final
+
+import torch
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# The code around the compiled loops is compiled as well: run by Python it takes as long as small loops themselves, and
+# blocks all other threads.
+OPTIONS = {"cpp_wrapper": True}
+ONE_THREAD = OPTIONS | {"cpp.threads": 1}
+"""For tasks that run in a thread each."""
+
+
+def compile_function(function: Callable[P, T], **how: Any) -> Callable[P, T]:
+    """torch.compile of a function as if it were the first of its kind.
+
+    The compiler counts how often it has compiled the same code object, and gives up after a few. But the same code with
+    another method or network, as in the next cell of a recipe, is another function.
+    """
+
+    def fresh(*args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
+
+    fresh.__code__ = fresh.__code__.replace()
+    compiled: Callable[P, T] = torch.compile(fresh, **how)
+    return compiled
+
+
+@final
+class Compiled(Generic[P, T]):
+    """A function that the first call compiles, with an uncompiled fallback where that fails and is not required."""
+
+    def __init__(self, compiled: Callable[P, T], fallback: Callable[P, T], required: bool) -> None:
+        self._function, self._fallback = compiled, fallback
+        self._required = required
+        self._tried = False
+        self._first_call = threading.Lock()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._tried:
+            with self._first_call:  # or each of several threads would compile it
+                if not self._tried:
+                    return self._try(*args, **kwargs)
+        return self._function(*args, **kwargs)
+
+    def _try(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        log.info("compiling, which takes up to a minute the first time")
+        # It warns that eigenvectors are called through Python, which costs nothing that could be measured.
+        logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)
+        try:
+            result = self._function(*args, **kwargs)
+        except Exception as error:  # whatever a missing or unfit compiler raises
+            if self._required:
+                raise
+            log.warning("torch.compile does not work here (%s): continuing without it", type(error).__name__)
+            self._function = self._fallback
+            result = self._fallback(*args, **kwargs)
+        self._tried = True
+        return result
+
+
+@final
+class Compiler:
+    """Compiles functions of one training for tasks that run in a thread each, every function once, by its name."""
+
+    def __init__(self, required: bool) -> None:
+        self._required = required
+        self._compiled: dict[str, Compiled[..., Any]] = {}
+        self._lock = threading.Lock()
+
+    def compiled(self, name: str, function: Callable[P, T], fallback: Callable[P, T]) -> Callable[P, T]:
+        """The compiled function of this name; `function` is compiled under it if there is none yet."""
+        with self._lock:
+            if name not in self._compiled:
+                compiled = compile_function(function, fullgraph=True, options=ONE_THREAD)
+                self._compiled[name] = Compiled(compiled, fallback, self._required)
+            return self._compiled[name]

@@ -1,0 +1,72 @@
+"""Reading and writing files: atomic writes, no pickles, and a RunError that names the file for whatever goes wrong."""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from eigen_reptile.errors import RunError
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write to a temporary file, then rename it: after a crash the path has the old content or the new."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # the rename has removed it; and of two errors the first one is reported
+            temporary.unlink()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON. NaN is a ValueError, because JSON cannot represent it."""
+    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; RunError if it cannot be read or is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise RunError(f"{path} is not valid JSON: {error}") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> bytes:
+    """Write tensors in the safetensors format, and return the content of the file."""
+    data = safetensors.torch.save({name: tensor.contiguous() for name, tensor in tensors.items()})
+    write_atomically(path, data)
+    return data
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors in a file; RunError if it cannot be read or is damaged."""
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
+def differences(ours: Any, theirs: Any, name: str = "") -> list[str]:
+    """The entries in which two JSON values differ, one line each, with dotted names."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        lines = []
+        for key in sorted(ours.keys() | theirs.keys()):
+            lines += differences(ours.get(key), theirs.get(key), f"{name}.{key}" if name else key)
+        return lines
+    return [] if ours == theirs else [f"{name} is {json.dumps(theirs)} there and {json.dumps(ours)} here"]

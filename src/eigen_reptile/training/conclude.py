@@ -1,0 +1,199 @@
+"""From trained replicas to a result: validation of all, the choice of a step size, the test of the chosen."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from eigen_reptile.inner import InnerState
+from eigen_reptile.methods.wrappers.sample_selection import selection_scores
+from eigen_reptile.runtime.environment import Environment
+from eigen_reptile.runtime.progress import StartProgress, no_progress
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.evaluate import Initialisation, Scores, example, interval95
+from eigen_reptile.training.result import (
+    Choice,
+    LearningCurve,
+    ReplicaResult,
+    Result,
+    Snapshot,
+    TestScores,
+    Trained,
+)
+from eigen_reptile.training.setup import Setup, evaluate_test, validate
+from eigen_reptile.training.state import TrainState
+
+SHOWN_QUERIES = 3
+
+
+def conclude(
+    setup: Setup,
+    state: TrainState,
+    metrics: Sequence[Mapping[str, Any]],
+    environment: Environment,
+    start_progress: StartProgress = no_progress,
+    trained: Trained | None = None,
+) -> Result:
+    """The result of trained replicas; its `seconds` are zero, because only the caller knows them."""
+    exp = setup.exp
+    initialisation = _initialisation(exp, state)
+    count = exp.evaluation.tasks
+    validation = validate(setup, initialisation, count, start_progress("validation tasks", count)).per_replica()
+    choice = choose({lr: _mean_score(exp, lr, validation, state) for lr in exp.meta.lr}, exp.data.is_classification)
+    snapshots = [_snapshot(line) for line in metrics if line["kind"] == "snapshot"]
+    test = None
+    if choice is not None and exp.evaluation.test:
+        chosen = _replicas_with(exp, choice.lr)
+        test = _test(setup, _part(initialisation, chosen), start_progress)
+        snapshots = [_of_replicas(snapshot, chosen) for snapshot in snapshots]
+    curve = [line for line in metrics if line["kind"] == "validation"]
+    statistics = _means([line for line in metrics if line["kind"] == "train"])
+    return Result(
+        experiment=exp,
+        measure="accuracy" if exp.data.is_classification else "squared error",
+        steps=state.step,
+        replicas=_replica_results(exp, state, validation),
+        choice=choice,
+        learning_curve=LearningCurve(
+            step=tuple(line["step"] for line in curve),
+            score=tuple(tuple(line["scores"]) for line in curve),
+            seconds=tuple(line.get("seconds") for line in curve),
+        ),
+        # Precision and recall once more: ratios of means instead of means of ratios.
+        training=statistics | selection_scores(statistics),
+        snapshots=tuple(snapshots),
+        test=test,
+        seconds=0.0,
+        environment=environment,
+        trained=trained,
+    )
+
+
+def _replica_results(exp: Experiment, state: TrainState, validation: np.ndarray) -> tuple[ReplicaResult, ...]:
+    rows = zip(exp.replicas, state.diverged_at.tolist(), state.best.step.tolist(), validation, strict=True)
+    return tuple(
+        ReplicaResult(
+            lr=replica.lr,
+            seed=replica.seed,
+            diverged_at=int(diverged_at) if diverged_at >= 0 else None,
+            best_at=int(best),
+            validation=_rounded(scores) if diverged_at < 0 and math.isfinite(scores[-1]) else None,
+        )
+        for replica, diverged_at, best, scores in rows
+    )
+
+
+def _test(setup: Setup, initialisation: Initialisation, start_progress: StartProgress) -> tuple[TestScores, ...]:
+    count = setup.exp.evaluation.tasks
+    return tuple(
+        summarise(
+            evaluate_test(setup, initialisation, shape, start_progress(f"test tasks, {shape.shots}-shot", count)),
+            shape.shots,
+            shape.queries,
+        )
+        for shape in setup.tests
+    )
+
+
+def choose(scores: Mapping[float, float | None], higher_is_better: bool) -> Choice | None:
+    """The step size with the best validation score, and whether the grid extends beyond it.
+
+    None stands for a step size with which a seed diverged. There is no choice if all did.
+    """
+    finite = {lr: score for lr, score in scores.items() if score is not None}
+    if not finite:
+        return None
+    best = (max if higher_is_better else min)(finite, key=lambda lr: finite[lr])
+    grid = sorted(scores)
+    place = grid.index(best)
+    if len(grid) == 1:
+        bracket = "only one step size"
+    elif place == 0:
+        bracket = "lower end of the grid"
+    elif place == len(grid) - 1:
+        bracket = "upper end of the grid"
+    elif scores[grid[place + 1]] is None:
+        bracket = "the next step size diverges"
+    else:
+        bracket = "inside the grid"
+    return Choice(best, float(f"{finite[best]:.6g}"), bracket)
+
+
+def summarise(scores: Scores, shots: int, queries: int) -> TestScores:
+    """Means and intervals over seeds and over tasks, with all scores behind them."""
+    per_seed, per_task = scores.per_replica(), scores.values.mean(0)
+    return TestScores(
+        shots=shots,
+        queries=queries,
+        tasks=scores.values.shape[1],
+        columns=tuple(scores.columns),
+        mean=_rounded(per_seed.mean(0)),
+        ci95_seeds=_rounded([interval95(column)[1] for column in per_seed.T]),
+        ci95_tasks=_rounded([interval95(column)[1] for column in per_task.T]),
+        per_seed=tuple(_rounded(row) for row in per_seed),
+        per_task=tuple(tuple(_rounded(tasks, 4) for tasks in column) for column in np.moveaxis(scores.values, 2, 0)),
+    )
+
+
+def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.Tensor]:
+    """One support image of each class of a test task and some queries, as bytes, with one replica's predictions."""
+    shape = setup.tests[0]
+    initialisation = _part(_initialisation(setup.exp, state), _replicas_with(setup.exp, lr)[:1])
+    found = example(setup.network, setup.banks.test, initialisation, setup.exp.evaluation, shape)
+    task, shown = found.task, min(SHOWN_QUERIES, shape.queries)
+    queries = torch.arange(shape.way * shape.queries).view(shape.way, shape.queries)[:, :shown].flatten()
+    support = torch.arange(shape.way) * shape.shots
+    return {
+        "support": task.x[0, 0, support].cpu(),
+        "query": task.query_x[0, 0, queries].cpu(),
+        "query_y": task.query_y[0, 0, queries].cpu(),
+        "predicted": torch.from_numpy(found.predicted)[0, queries],
+    }
+
+
+def _initialisation(exp: Experiment, state: TrainState) -> Initialisation:
+    """What is evaluated at the end: the last initialisation of each replica, or its best."""
+    kept = state.best if exp.meta.keep == "best" else state
+    return Initialisation(kept.theta, kept.inner_state, exp.inner, exp.method)
+
+
+def _part(initialisation: Initialisation, replicas: list[int]) -> Initialisation:
+    state = InnerState(*(part[replicas] for part in initialisation.inner_state))
+    return initialisation._replace(theta=initialisation.theta[replicas], inner_state=state)
+
+
+def _replicas_with(exp: Experiment, lr: float) -> list[int]:
+    return [number for number, replica in enumerate(exp.replicas) if replica.lr == lr]
+
+
+def _mean_score(exp: Experiment, lr: float, scores: np.ndarray, state: TrainState) -> float | None:
+    """Mean over the seeds by the decisive measure; None if a seed diverged or its score is not finite."""
+    replicas = _replicas_with(exp, lr)
+    mean = float(scores[replicas, -1].mean())
+    return mean if bool((state.diverged_at[replicas] < 0).all()) and math.isfinite(mean) else None
+
+
+def _snapshot(line: Mapping[str, Any]) -> Snapshot:
+    curves = (None if curves is None else tuple(map(tuple, curves)) for curves in line["curves"])
+    support = tuple(map(tuple, line["support"]))
+    return Snapshot(line["step"], tuple(line["x"]), tuple(line["truth"]), support, tuple(curves))
+
+
+def _of_replicas(snapshot: Snapshot, replicas: list[int]) -> Snapshot:
+    curves = tuple(snapshot.curves[replica] for replica in replicas)
+    return Snapshot(snapshot.step, snapshot.x, snapshot.truth, snapshot.support, curves)
+
+
+def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Averages over the logged lines, except for the speed, which depends on the machine."""
+    names = dict.fromkeys(
+        name for line in lines for name in line if not name.endswith(("kind", "step", "second", "seconds"))
+    )
+    return {name: float(f"{np.mean([line[name] for line in lines if name in line]):.4g}") for name in names}
+
+
+def _rounded(values: Any, digits: int = 6) -> tuple[float | None, ...]:
+    """So many digits; None for what is not finite, such as the interval of a single seed."""
+    return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)

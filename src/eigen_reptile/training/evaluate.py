@@ -1,0 +1,271 @@
+"""Evaluation of an initialisation: adapt it to held-out tasks and score its predictions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import Literal, NamedTuple, final, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy.special import stdtrit
+from torch import Tensor
+
+from eigen_reptile.data import Bank, TaskShape
+from eigen_reptile.data.sampling import sample_tasks
+from eigen_reptile.errors import ConfigError
+from eigen_reptile.inner import InnerConfig, InnerState
+from eigen_reptile.methods import Adaptation, Method
+from eigen_reptile.nn import Network
+from eigen_reptile.runtime.progress import ReportProgress
+from eigen_reptile.runtime.rng import Purpose, generator_at
+from eigen_reptile.runtime.threads import map_in_threads
+from eigen_reptile.tasks import Batches, Tasks, draw_batches
+
+Mode = Literal["inductive", "transductive"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+BYTES_AT_ONCE = 2**28
+"""Bound on the memory of batched evaluation."""
+
+
+@final
+@dataclass(frozen=True)
+class EvalConfig:
+    """Validation and test, on fixed lists of tasks that are the same for every method, seed and step size."""
+
+    tasks: int = 200
+    """Tasks on which a finished initialisation is evaluated, for the choice on validation and for the test."""
+    monitor_tasks: int = 50
+    """Validation tasks used while training, for the learning curve and the best checkpoint."""
+    every: int = 1000
+    """Outer iterations between two points of the learning curve."""
+    shots: tuple[int, ...] = (10,)
+    """Support samples of each class (K). Every number is tested; validation uses the first."""
+    way: int | None = None
+    """Classes in a validation or test task; None: as many as in training. Metric methods can be trained on more
+    (`task.way`)."""
+    queries: int = 15
+    """Queries of each class; fewer where the classes are too small. The queries of a regression task are its grid."""
+    inner_steps: tuple[int, ...] = (0, 8, 16, 24, 32)
+    """Numbers of inner steps after which the error is measured. The last one decides; accuracy needs only that."""
+    batch: int | None = 15
+    """Samples in the mini-batch of each of these steps, or the whole support where that is smaller; None: always."""
+    test: bool = True
+    """Whether test tasks are evaluated at the end; not while hyper-parameters are being chosen."""
+    noisy: bool = False
+    """Whether the support of validation and test tasks has wrong labels too; their queries never have."""
+    seed: int = 0
+    """Seed of the lists of tasks."""
+    snapshot_steps: tuple[int, ...] = (1, 10_000, 15_000, 20_000, 30_000)
+    """Outer iterations at which the fitted curves on one fixed task are stored for the figure (regression only)."""
+
+    def __post_init__(self) -> None:
+        for name in ("tasks", "monitor_tasks", "every", "queries", "batch"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"`evaluation.{name}` must be at least 1, not {value}")
+        if self.way is not None and self.way < 2:
+            raise ConfigError(f"`evaluation.way` must be at least 2, not {self.way}")
+        if not self.shots or any(shots < 1 for shots in self.shots) or len(set(self.shots)) < len(self.shots):
+            raise ConfigError(f"`evaluation.shots` must hold different numbers of at least 1, not {self.shots}")
+        steps = self.inner_steps
+        if not steps or steps[0] < 0 or any(a >= b for a, b in pairwise(steps)):
+            raise ConfigError(f"`evaluation.inner_steps` must hold increasing numbers from 0 on, not {steps}")
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"`evaluation.seed` must be a whole number from 0 to 2**63 - 1, not {self.seed}")
+        if any(step < 0 for step in self.snapshot_steps):
+            raise ConfigError(f"`evaluation.snapshot_steps` must hold iterations from 0 on, not {self.snapshot_steps}")
+
+    def authors_protocol(self) -> "EvalConfig":
+        """The protocol of the paper's authors: 10,000 tasks with one query per class, 50 steps of 5 or 15 samples."""
+        return replace(self, tasks=10_000, queries=1, inner_steps=(50,), batch=15)
+
+    def field_protocol(self) -> "EvalConfig":
+        """The usual protocol of the field: 600 tasks with 15 queries per class."""
+        return replace(self, tasks=600, queries=15)
+
+
+class Initialisation(NamedTuple):
+    """S initialisations, and how they are adapted to a task."""
+
+    theta: Float[Tensor, "S D"]
+    inner_state: InnerState
+    inner: InnerConfig
+    method: Method
+
+
+class Scores(NamedTuple):
+    """Scores of S initialisations on the same T tasks, by K measures, the last of which decides."""
+
+    columns: tuple[str, ...]
+    values: Float[np.ndarray, "S T K"]
+
+    def per_replica(self) -> Float[np.ndarray, "S K"]:
+        """Means over the tasks."""
+        mean: np.ndarray = self.values.mean(1)
+        return mean
+
+
+class FittedCurves(NamedTuple):
+    """Fitted curves on one regression task, before and while adapting to it."""
+
+    x: Float[np.ndarray, "q"]
+    truth: Float[np.ndarray, "q"]
+    support: Float[np.ndarray, "2 m"]
+    curves: Float[np.ndarray, "S K q"]
+
+
+class Example(NamedTuple):
+    """One classification task, and the class that each initialisation predicts for each query."""
+
+    task: Tasks
+    predicted: Int[np.ndarray, "S q"]
+
+
+def interval95(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Mean, and half the width of its 95 % confidence interval (Student's t); infinite for a single value."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.size < 2:
+        return float(array.mean()), float("inf")
+    t = float(stdtrit(array.size - 1, 0.975))  # the same as in scipy.stats, which takes a second to import
+    return float(array.mean()), t * float(array.std(ddof=1)) / float(np.sqrt(array.size))
+
+
+@torch.no_grad()
+def evaluate(
+    network: Network,
+    bank: Bank,
+    initialisation: Initialisation,
+    config: EvalConfig,
+    purpose: Purpose,
+    task: TaskShape,
+    numbers: Sequence[int],
+    modes: Sequence[Mode],
+    report: ReportProgress,
+) -> Scores:
+    """Scores on the tasks with these numbers in a fixed list.
+
+    With modes, the accuracy in each of them after the last of the numbers of inner steps; without modes, the squared
+    error after each of the numbers of inner steps.
+    """
+    columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.inner_steps)
+
+    def scores_of(numbers: Sequence[int]) -> np.ndarray:
+        tasks, batches = _tasks(bank, initialisation, config, purpose, task, numbers)
+        if modes:
+            theta = next(_adapted(network, initialisation, tasks, batches, config.inner_steps[-1:]))
+            predictions = [_PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
+            correct = torch.stack([logits.argmax(-1) == tasks.query_y for logits in predictions], dim=2)
+            values = correct.cpu().double().mean(-1)
+        else:
+            curves = _curves(network, initialisation, tasks, batches, config)
+            values = (curves - tasks.query_y[:, :, None]).square().mean((-1, -2))
+        found: np.ndarray = values.cpu().double().numpy()
+        return found
+
+    theta = initialisation.theta
+    inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
+    bytes_each = 4 * (len(theta) * inputs + theta.nbytes)
+    at_once = max(1, BYTES_AT_ONCE // bytes_each) if network.batched else 1
+    pieces = [(numbers[first : first + at_once],) for first in range(0, len(numbers), at_once)]
+    parts = [np.empty((len(theta), 0, len(columns)))]
+    for part in map_in_threads(scores_of, pieces, at_once * bytes_each, theta.device):
+        parts.append(part)
+        report(sum(part.shape[1] for part in parts), {})
+    return Scores(columns, np.concatenate(parts, axis=1))
+
+
+@torch.no_grad()
+def fit_curves(
+    network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
+) -> FittedCurves:
+    """The curves that each initialisation fits to one fixed regression task."""
+    tasks, batches = _tasks(bank, initialisation, config, "snapshot", task, [0])
+    curves = _curves(network, initialisation, tasks, batches, config)
+    return FittedCurves(
+        x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
+        truth=tasks.query_y[0, 0, :, 0].cpu().numpy(),
+        support=torch.stack([tasks.x[0, 0, :, 0], tasks.y[0, 0, :, 0]]).cpu().numpy(),
+        curves=curves[:, 0, :, :, 0].cpu().numpy(),
+    )
+
+
+@torch.no_grad()
+def example(
+    network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
+) -> Example:
+    """One fixed classification task with the predictions of each initialisation, to be shown."""
+    tasks, batches = _tasks(bank, initialisation, config, "snapshot", task, [0])
+    theta = next(_adapted(network, initialisation, tasks, batches, config.inner_steps[-1:]))
+    predicted = _transductive(network, initialisation.method, theta, tasks).argmax(-1)[:, 0]
+    return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
+
+
+def _tasks(
+    bank: Bank,
+    initialisation: Initialisation,
+    config: EvalConfig,
+    purpose: Purpose,
+    task: TaskShape,
+    numbers: Sequence[int],
+) -> tuple[Tasks, Batches]:
+    """The tasks with these numbers in a fixed list, repeated for all replicas.
+
+    Each task has its own address, so a longer list begins with the shorter one.
+    """
+    theta = initialisation.theta
+    rngs = [generator_at(config.seed, purpose, number) for number in numbers]
+    tasks = sample_tasks(bank, task, 1, rngs, theta.device, theta.dtype)
+    size = None if config.batch is None else min(config.batch, tasks.x.shape[2])
+    batches = draw_batches(tasks, config.inner_steps[-1], size, rngs)
+    replicas = [
+        [part.transpose(0, 1).expand(len(theta), *part.shape[:1], *part.shape[2:]) for part in parts]
+        for parts in (tasks, batches)
+    ]
+    return Tasks(*replicas[0]), Batches(*replicas[1])
+
+
+def _adapted(
+    network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, inner_steps: Sequence[int]
+) -> Iterator[Float[Tensor, "S T D"]]:
+    """Each initialisation adapted to each task, after each of the numbers of inner steps."""
+    theta, state, inner, method = initialisation
+    T = tasks.x.shape[1]
+    state = state.carried(inner).for_tasks(T)
+    theta = theta[:, None].expand(-1, T, -1)
+    for done, wanted in pairwise((0, *inner_steps)):
+        steps = Batches(*(part[:, :, done:wanted] for part in batches))
+        theta, state = method.adapt(Adaptation(network, theta, state, tasks, steps, inner))
+        yield theta
+
+
+def _curves(
+    network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, config: EvalConfig
+) -> Float[Tensor, "S T K q out"]:
+    """Predictions of each network for the queries, after each of the numbers of inner steps."""
+    adapted = _adapted(network, initialisation, tasks, batches, config.inner_steps)
+    return torch.stack(
+        [initialisation.method.predict(network, theta, tasks, tasks.query_x) for theta in adapted], dim=2
+    )
+
+
+def _transductive(
+    network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
+) -> Float[Tensor, "S T q way"]:
+    """All queries of a task in one batch, whose statistics batch-norm then uses."""
+    return method.predict(network, theta, tasks, tasks.query_x)
+
+
+def _inductive(
+    network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
+) -> Float[Tensor, "S T q way"]:
+    """Each query in a batch with the support only, so that no query influences another."""
+    queries = tasks.query_x.unsqueeze(3).unbind(2)
+    support_added = method.requirements.support_in_batch
+    batches = queries if support_added else (torch.cat([tasks.x, one], dim=2) for one in queries)
+    return torch.stack([method.predict(network, theta, tasks, batch)[:, :, -1] for batch in batches], dim=2)
+
+
+_PREDICT = {"inductive": _inductive, "transductive": _transductive}

@@ -1,0 +1,182 @@
+"""The outer loop, to be read from top to bottom."""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eigen_reptile.methods import MetaBatch, MetaUpdate
+from eigen_reptile.methods.wrappers.sample_selection import selection_scores
+from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
+from eigen_reptile.runtime.process import configure_process
+from eigen_reptile.runtime.progress import ReportProgress, no_progress
+from eigen_reptile.runtime.run_folder import RunLog
+from eigen_reptile.tasks import Batches, Tasks
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.data import TrainingData
+from eigen_reptile.training.evaluate import Initialisation, fit_curves, interval95
+from eigen_reptile.training.setup import Setup, validate
+from eigen_reptile.training.state import TrainState
+
+log = logging.getLogger(__name__)
+
+UpdateFunction = Callable[[MetaBatch], MetaUpdate]
+"""A method's `meta_update`, compiled or not."""
+
+LOG_EVERY = 50
+CHECKPOINT_SECONDS = 120
+"""Time between checkpoints: no more than this is lost on a crash, however slow the iterations are."""
+
+
+@torch.no_grad()
+def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress) -> TrainState:
+    """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one."""
+    configure_process()
+    exp = setup.exp
+    meta_update = update_function(setup)
+    state = TrainState.fresh(setup)
+    if (checkpoint := run.load_checkpoint()) is not None:
+        state = state.restored(checkpoint.step, checkpoint.tensors)
+    state = state.broadcast(setup.workers)
+    seconds = 0.0
+    if state.step == 0:
+        run.start_metrics(-1)
+        state, _ = _observe(setup, run, state, seconds)
+    else:
+        run.start_metrics(state.step)
+        report(state.step, {})
+        if not finished(exp, state):
+            log.info("continuing after iteration %d", state.step)
+        seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
+
+    data = TrainingData(setup).after(state.step)
+    started, first = time.monotonic(), state.step
+    saved = started
+    while not finished(exp, state):
+        began = time.monotonic()
+        state, update = iterate(setup, meta_update, state, *next(data))
+        seconds += _since(began)
+        state, metrics = _observe(setup, run, state, seconds)
+        last = finished(exp, state)
+        if state.step % LOG_EVERY == 0 or last:
+            throughput = _throughput(exp, (state.step - first) / _since(started))
+            summary = _summary(update, state) | throughput
+            run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
+            metrics |= summary
+        if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
+            run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
+            saved = time.monotonic()
+        report(state.step, metrics)
+    if not state.alive:
+        log.warning("every replica had diverged by iteration %d: stopped there", state.step)
+    elif state.step < exp.meta.steps:
+        best = state.best.step.max()
+        log.info("no improvement on iteration %d in %d validations: stopped", best, exp.meta.patience)
+    return state
+
+
+def finished(exp: Experiment, state: TrainState) -> bool:
+    """Whether the last iteration is done, every replica has diverged, or none has improved for too long."""
+    alive = state.diverged_at < 0
+    since_best = (state.step - state.best.step)[alive]
+    stale = exp.meta.patience > 0 and bool((since_best >= exp.meta.patience * exp.evaluation.every).all())
+    return state.step >= exp.meta.steps or not state.alive or stale
+
+
+def iterate(
+    setup: Setup, meta_update: UpdateFunction, state: TrainState, tasks: Tasks, batches: Batches
+) -> tuple[TrainState, MetaUpdate]:
+    """One outer iteration of all replicas."""
+    exp, step = setup.exp, torch.tensor(state.step, device=setup.device)
+    batch = MetaBatch(setup.network, state.theta, state.inner_state, tasks, batches, exp.inner, step)
+    update = _reduced(meta_update(batch), batch.tasks_per_replica, setup)
+    lr = state.theta.new_tensor([exp.meta.lr_at(replica.lr, state.step) for replica in exp.replicas])
+    return state.advanced(update, lr, exp.meta, setup.running_statistics(state.theta)), update
+
+
+def _reduced(own: MetaUpdate, tasks: int, setup: Setup) -> MetaUpdate:
+    """The average over the tasks of all workers, from that over this worker's tasks."""
+    if setup.workers.count == 1:
+        return own
+    totals = setup.workers.all_reduce([tensor * tasks for tensor in own.tensors()])
+    return own.with_tensors(totals).over(setup.exp.meta.batch)
+
+
+def update_function(setup: Setup) -> UpdateFunction:
+    """The method's `meta_update`: compiled as a whole if the networks of all tasks are batched.
+
+    Otherwise `Network.compiler` compiles the parts of it that are worth it.
+    """
+    exp, meta_update = setup.exp, setup.exp.method.meta_update
+    if not (exp.compiles and setup.network.batched):
+        return meta_update
+    options = OPTIONS if setup.device.type == "cpu" else None
+    compiled = compile_function(meta_update, dynamic=False, options=options)
+    return Compiled(compiled, meta_update, required=exp.compile == "on")
+
+
+def _observe(setup: Setup, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:
+    """Log the learning curve and the fitted curves where they are due, and remember the best step.
+
+    `seconds` is the training time so far, without what is spent here.
+    """
+    exp = setup.exp
+    config = exp.evaluation
+    initialisation = Initialisation(state.theta, state.inner_state, exp.inner, exp.method)
+    metrics: dict[str, float] = {}
+    if state.step % config.every == 0 or state.step == exp.meta.steps:
+        values = validate(setup, initialisation, config.monitor_tasks, no_progress("", 0)).values[:, :, -1]
+        state = state.with_score(exp, torch.from_numpy(values.mean(1)).to(state.theta))
+        scores = [_rounded(value, diverged) for value, diverged in zip(values.mean(1), state.diverged_at, strict=True)]
+        alive = values[(state.diverged_at < 0).cpu().numpy()]
+        if alive.size and np.isfinite(alive).all():
+            mean, half = interval95(alive.mean(0))
+            metrics = {"score": mean} | ({"ci95": half} if math.isfinite(half) else {})
+        run.log("validation", state.step, {**metrics, "scores": scores, "seconds": round(seconds, 2)})
+    if state.step in config.snapshot_steps and not exp.data.is_classification:
+        fit = fit_curves(setup.network, setup.banks.validation, initialisation, config, setup.validation)
+        snapshot = {name: part.round(4).tolist() for name, part in fit._asdict().items()}
+        snapshot["curves"] = [curves if np.isfinite(curves).all() else None for curves in snapshot["curves"]]
+        run.log("snapshot", state.step, snapshot)
+    return state, metrics
+
+
+def _throughput(exp: Experiment, iterations_per_second: float) -> dict[str, float]:
+    """Iterations per second, and samples passed through the network per second, of all replicas together."""
+    what = "images" if exp.data.is_classification else "samples"
+    samples = len(exp.replicas) * exp.meta.batch * samples_per_task(exp)
+    return {
+        "iterations_per_second": iterations_per_second,
+        f"{what}_per_second": samples * iterations_per_second,
+    }
+
+
+def samples_per_task(exp: Experiment) -> int:
+    """Samples of a training task that pass through the network in one outer iteration."""
+    needs, inner = exp.method.requirements, exp.inner
+    if not needs.inner_loop:
+        return exp.task.samples
+    batch = exp.task.support if inner.batch is None else inner.batch
+    return inner.steps * batch + needs.selection_samples(inner) + exp.task.way * exp.task.queries
+
+
+def _rounded(error: float, diverged_at: Tensor) -> float | None:
+    """Six digits; None where a replica has diverged or the error is not finite."""
+    return float(f"{error:.6g}") if int(diverged_at) < 0 and math.isfinite(error) else None
+
+
+def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
+    """Medians over the replicas that have not diverged, so that one about to diverge does not hide the others."""
+    alive = (state.diverged_at < 0).cpu()
+    values_alive = {name: values.cpu()[alive].double().numpy() for name, values in update.means.items()}
+    finite = {name: values[np.isfinite(values)] for name, values in values_alive.items()}
+    medians = {name: float(np.median(values)) for name, values in finite.items() if values.size}
+    return medians | selection_scores(medians) | {"replicas_alive": float(alive.sum())}
+
+
+def _since(moment: float) -> float:
+    return max(time.monotonic() - moment, 1e-9)

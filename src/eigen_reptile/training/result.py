@@ -1,0 +1,208 @@
+"""The result of a run, typed: written to result.json and read from it only here."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast, final
+
+import cattrs
+import numpy as np
+from jaxtyping import Float
+
+from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.runtime.environment import Environment
+from eigen_reptile.runtime.files import read_json
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.old_formats import upgrade_result
+from eigen_reptile.training.serialise import describe, from_json, to_json
+from eigen_reptile.training.strict_json import strict_converter
+
+RESULT_FORMAT = 3
+
+
+@final
+@dataclass(frozen=True)
+class ReplicaResult:
+    """The outcome of one replica."""
+
+    lr: float
+    seed: int
+    diverged_at: int | None
+    """Iteration at which it diverged; None if it did not."""
+    best_at: int | None
+    """Iteration with its best validation score; None in results of early versions, which did not record it."""
+    validation: tuple[float | None, ...] | None
+    """Final validation scores by every measure, the last of which decides; None if it diverged."""
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """The outer step size that validation chose."""
+
+    lr: float
+    validation: float
+    bracket: str
+    """Whether the grid of step sizes extends beyond the chosen one."""
+
+
+@final
+@dataclass(frozen=True)
+class LearningCurve:
+    """Validation scores over training."""
+
+    step: tuple[int, ...]
+    score: tuple[tuple[float | None, ...], ...]
+    """For each step the score of every replica; None where it has diverged."""
+    seconds: tuple[float | None, ...]
+    """Training time so far, without validation; None where it was not recorded."""
+
+    def __post_init__(self) -> None:
+        if not len(self.step) == len(self.score) == len(self.seconds):
+            raise ConfigError("`step`, `score` and `seconds` of a learning curve must have the same length")
+
+
+@final
+@dataclass(frozen=True)
+class Snapshot:
+    """Fitted curves on one fixed regression task, at one outer iteration."""
+
+    step: int
+    x: tuple[float, ...]
+    truth: tuple[float, ...]
+    support: tuple[tuple[float, ...], ...]
+    curves: tuple[tuple[tuple[float, ...], ...] | None, ...]
+    """For each replica the curve after each number of inner steps; None where it is not finite."""
+
+
+@final
+@dataclass(frozen=True)
+class TestScores:
+    """Scores on test tasks with one number of shots, with the chosen step size."""
+
+    __test__ = False  # its name does not make it a test case
+
+    shots: int
+    queries: int
+    tasks: int
+    columns: tuple[str, ...]
+    """The measures, the last of which decides."""
+    mean: tuple[float | None, ...]
+    ci95_seeds: tuple[float | None, ...]
+    """Half-widths of the 95 % intervals over seeds; None for a single seed."""
+    ci95_tasks: tuple[float | None, ...]
+    """The same over tasks, each averaged over the seeds: all seeds were given the same tasks."""
+    per_seed: tuple[tuple[float | None, ...], ...]
+    per_task: tuple[tuple[tuple[float | None, ...], ...], ...] | None
+    """For each measure and seed the score of every task; None in results of early versions."""
+
+    def __post_init__(self) -> None:
+        per_measure: list[Sequence[object]] = [self.mean, self.ci95_seeds, self.ci95_tasks, *self.per_seed]
+        if self.per_task is not None:
+            per_measure.append(self.per_task)
+            if any([len(row) for row in rows] != [self.tasks] * len(self.per_seed) for rows in self.per_task):
+                raise ConfigError("`per_task` must hold the scores of every task for each measure and seed")
+        if any(len(values) != len(self.columns) for values in per_measure):
+            raise ConfigError(f"there must be as many scores as measures: {len(self.columns)}")
+
+    def column(self, name: str) -> "MeasureScores | None":
+        """The scores by one measure; None if it was not evaluated."""
+        if name not in self.columns:
+            return None
+        place = self.columns.index(name)
+        per_task = None if self.per_task is None else np.array(self.per_task[place], dtype=float)
+        return MeasureScores(
+            mean=_number(self.mean[place]),
+            ci95_seeds=self.ci95_seeds[place],
+            ci95_tasks=self.ci95_tasks[place],
+            per_seed=np.array([row[place] for row in self.per_seed], dtype=float),
+            per_task=per_task,
+        )
+
+
+class MeasureScores(NamedTuple):
+    """Test scores by one measure; NaN where a score is not finite."""
+
+    mean: float
+    ci95_seeds: float | None
+    ci95_tasks: float | None
+    per_seed: Float[np.ndarray, "seeds"]
+    per_task: Float[np.ndarray, "seeds tasks"] | None
+
+
+@final
+@dataclass(frozen=True)
+class Trained:
+    """Where the evaluated initialisation came from, if this run did not train it."""
+
+    experiment: dict[str, Any]
+    theta: str
+    """SHA-256 of its parameters."""
+
+
+@final
+@dataclass(frozen=True)
+class Result:
+    """The outcome of an experiment."""
+
+    experiment: Experiment
+    measure: str
+    """accuracy, or squared error."""
+    steps: int
+    """Outer iterations that were done."""
+    replicas: tuple[ReplicaResult, ...]
+    choice: Choice | None
+    """None if no outer step size led to a finite score with every seed."""
+    learning_curve: LearningCurve
+    training: dict[str, float]
+    """Statistics of training, averaged over all logged iterations."""
+    snapshots: tuple[Snapshot, ...]
+    test: tuple[TestScores, ...] | None
+    """One entry for each number of shots; None if test tasks were not evaluated."""
+    seconds: float
+    """Duration of the last start of the run."""
+    environment: Environment
+    trained: Trained | None = None
+
+    def test_with(self, shots: int) -> TestScores | None:
+        """The test scores with this number of shots."""
+        return next((scores for scores in self.test or () if scores.shots == shots), None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": RESULT_FORMAT, **cast(dict[str, Any], _CONVERTER.unstructure(self))}
+
+    @staticmethod
+    def from_json(value: Any) -> "Result":
+        """The result that this or an earlier version wrote; ConfigError if it is not one."""
+        if not isinstance(value, dict):
+            raise ConfigError("not a result: it is not a JSON object")
+        upgraded = upgrade_result(value)
+        if upgraded.pop("format", None) != RESULT_FORMAT:
+            raise ConfigError(f"not a result of this version (format {RESULT_FORMAT})")
+        try:
+            return _CONVERTER.structure(upgraded, Result)
+        except cattrs.BaseValidationError as error:
+            raise ConfigError(f"not a valid result: {describe(error)}") from error
+
+
+def read_result(file: Path) -> Result:
+    """The result in a file; RunError if it cannot be read."""
+    try:
+        return Result.from_json(read_json(file))
+    except ConfigError as error:
+        raise RunError(f"{file} cannot be understood: {error}") from error
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _make_converter() -> cattrs.Converter:
+    converter = strict_converter()
+    converter.register_structure_hook(Experiment, lambda value, _: from_json(value))
+    converter.register_unstructure_hook(Experiment, to_json)
+    return converter
+
+
+_CONVERTER = _make_converter()

@@ -1,0 +1,80 @@
+"""Experiments to and from JSON."""
+
+import math
+from functools import cache, partial
+from typing import Any, cast
+
+import cattrs
+from cattrs.strategies import configure_tagged_union, include_subclasses
+
+from eigen_reptile.data import Dataset
+from eigen_reptile.errors import ConfigError
+from eigen_reptile.methods import GradientTransform, Method, Objective, SampleSelector
+from eigen_reptile.nn import Model
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.old_formats import upgrade_experiment
+
+FAMILIES = (GradientTransform, Objective, SampleSelector, Method, Dataset, Model)
+"""Abstract classes whose subclasses an experiment can hold; in JSON an object names its class as `kind`."""
+
+
+def to_json(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as dicts, lists and numbers."""
+    return cast(dict[str, Any], _as_json(_converter().unstructure(experiment, Experiment)))
+
+
+def from_json(value: Any) -> Experiment:
+    """The experiment that this or an earlier version wrote, with defaults for missing settings.
+
+    ConfigError if it is not an experiment.
+    """
+    if not isinstance(value, dict):
+        raise ConfigError(f"not a valid experiment: a {type(value).__name__} in place of an object")
+    try:
+        return _converter().structure(upgrade_experiment(value), Experiment)
+    except cattrs.BaseValidationError as error:
+        raise ConfigError(f"not a valid experiment: {describe(error)}") from error
+
+
+def describe(error: cattrs.BaseValidationError) -> str:
+    """What is wrong with a JSON value, and where, in one line; the first five reasons."""
+    reasons = cattrs.transform_error(error, format_exception=_describe_reason)
+    return " ".join("; ".join(reasons[:5]).split())
+
+
+def _describe_reason(reason: BaseException, _: Any) -> str:
+    match reason:
+        case cattrs.ForbiddenExtraKeysError():
+            return f"unknown fields {', '.join(sorted(map(repr, reason.extra_fields)))}"
+        case KeyError():
+            return f"missing or unknown name {reason}"
+        case TypeError() | AttributeError():
+            return "a value of the wrong type"
+    return str(reason)
+
+
+def _converter() -> cattrs.Converter:
+    return _converter_for(tuple(known for family in FAMILIES for known in _subclasses(family)))
+
+
+@cache
+def _converter_for(known: tuple[type, ...]) -> cattrs.Converter:
+    """A converter that knows these classes, including those that a user has added since the last one was made."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for family in FAMILIES:
+        include_subclasses(family, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
+    return converter
+
+
+def _subclasses(family: type) -> list[type]:
+    children: list[type] = family.__subclasses__()
+    return [found for child in children for found in (child, *_subclasses(child))]
+
+
+def _as_json(value: Any) -> Any:
+    """Tuples as lists and infinity as text, like JSON, so that what is written equals what is read."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _as_json(item) for key, item in value.items()}
+    return [_as_json(item) for item in value] if isinstance(value, tuple | list) else value

@@ -1,0 +1,159 @@
+"""The command line as a whole: help, and one line for everything that can be wrong with the arguments."""
+
+from pathlib import Path
+
+import pytest
+
+from command_line import ABSENT, SMALL, Cli, plain
+from eigen_reptile.cli import COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("trian", "did you mean train?"),
+        ("train eigen-reptle --out run", "did you mean eigen-reptile?"),
+        ("run sin", "did you mean sine?"),
+        ("run sine --only reptil", "did you mean reptile?"),
+        ("train reptile cifar-f --out run", "did you mean cifar-fs?"),
+        ("train --out run --meta.stpes 3", "did you mean --meta.steps?"),
+        ("list --jsn", "did you mean --json?"),
+        ("list more", "unexpected argument more"),
+        ("train --out run --meta.steps -3", "meta.steps must be at least 1, not -3"),
+        ("train --out run --meta.batch 0", "meta.batch must be at least 1, not 0"),
+        ("train --out run --meta.lr nan", "meta.lr must hold one or more finite step sizes above 0, not (nan,)"),
+        ("train --out run --meta.lr", "meta.lr must hold one or more finite step sizes above 0, not ()"),
+        ("train --out run --meta.lr 1 1", "meta.lr holds a step size twice: (1.0, 1.0)"),
+        ("train --out run --meta.clip nan", "meta.clip must be above 0, not nan"),
+        ("train --out run --meta.final-lr -1", "meta.final-lr must be finite and at least 0, not -1.0"),
+        ("train --out run --inner.batch 0", "inner.batch must be at least 1, or None for the whole support, not 0"),
+        ("train --out run --inner.beta2 1", "inner.beta2 must be at least 0 and below 1, not 1.0"),
+        ("train --out run --inner.lr inf", "inner.lr must be finite and above 0, not inf"),
+        ("train --out run --inner.lr 1e300", "inner.lr is too large for float32: 1e+300"),
+        ("train --out run --meta.batch 9999999999", "meta.batch must be below 2**31, not 9999999999"),
+        ("train --out run --model.hidden 8 9999999999", "model.hidden must be below 2**31, not 9999999999"),
+        ("train --out run --model.hidden 0", "hidden must hold widths of at least 1, not (0,)"),
+        ("train reptile glyphs --out run --model.filters 0", "filters must be at least 1, not 0"),
+        ("train --out run --task.queries -1", "task.queries must be at least 0, not -1"),
+        ("train --out run --evaluation.tasks 0", "evaluation.tasks must be at least 1, not 0"),
+        ("train --out run --evaluation.shots", "evaluation.shots must hold different numbers of at least 1, not ()"),
+        ("train --out run --evaluation.inner-steps 5 3", "evaluation.inner-steps must hold increasing numbers"),
+        ("train --out run --evaluation.way 3", "evaluation.way must be that of training, 1"),
+        ("train --out run --evaluation.noisy", "evaluation.noisy needs a noise"),
+        ("train --out run --seeds -1", "seeds must hold one or more whole numbers from 0 to 2**63 - 1, not (-1,)"),
+        ("train --out run --seeds", "seeds must hold one or more whole numbers from 0 to 2**63 - 1, not ()"),
+        ("train --out run --checkpoint-every 0", "--checkpoint-every must be at least 1, not 0"),
+        ("train --out run --workers 0", "--workers must be at least 1, not 0"),
+        ("train --out run --workers 2 --quiet", "2 workers cannot share the 1 tasks of a meta-batch"),
+        ("train --out run --timeout nan", "--timeout must be above 0 and at most 1000000, not nan"),
+        ("train --out run --timeout 1e300", "--timeout must be above 0 and at most 1000000, not 1e+300"),
+        ("run sine --steps 0", "meta.steps must be at least 1, not 0"),
+        ("run sine --steps 99999999999999999999", "meta.steps must be below 2**31"),
+        ("run sine --seeds 1 1", "seeds holds a seed twice: (1, 1)"),
+        ("run sine --jobs 0", "--jobs must be at least 1, not 0"),
+        ("run sine --checkpoint-every 0", "--checkpoint-every must be at least 1, not 0"),
+        ("run theory --only spectra", "did you mean spectrum?"),
+        ("quickstart --steps -5", "--steps must be at least 1, not -5"),
+        ("quickstart --glyph-steps 0", "--glyph-steps must be at least 1, not 0"),
+        ("train --out run --meta.steps many", "--meta.steps: invalid literal for int() with base 10: 'many'"),
+        ("train --out run --inner.optimizer adm", "Expected one of ('sgd', 'adam')"),
+        ("train --out run --protocol author", "invalid choice 'author' for argument '--protocol'"),
+        (
+            "train --out run --protocol field --evaluation.tasks 9",
+            "--protocol field determines --evaluation.tasks: leave out one of the two",
+        ),
+        ("train mixtfsl --out run --task.way 1", "task.way must be at least 2"),
+        ("train maml glyphs --out run --task.epochs", "learns from tasks, not from the whole training set"),
+        ("train maml glyphs --out run --task.queries 0", "this method learns from queries"),
+        ("train maml-ispl glyphs --out run --inner.batch None", "inner.batch must be a number of samples"),
+        ("train taml-theil glyphs --out run --meta.batch 1 --quiet", "meta.batch must be at least 2"),
+        ("train prototypical sine --out run", "this method can only classify: use it on a data set of images"),
+        ("train --out run --task.way 3 --quiet", "task.way must be 1, not 3"),
+        ("run cifar-fs --scale tiny", "Expected one of ('full', 'small', 'tune')"),
+        ("run sine --data images", "--data cannot be used with this recipe: its data set, Sine, has no such setting"),
+        ("run sine --per-class 180", "--per-class cannot be used with this recipe"),
+        ("run cifar-fs --per-class 180", "--per-class cannot be used with this recipe"),
+        ("run mini-imagenet --per-class 0", "per-class must be at least 1, not 0"),
+        ("run cifar-fs --data nowhere --quiet", "nowhere"),
+        ("train reptile folder --out run --quiet", "data.root must"),
+        (f"train --out run --quiet --device {ABSENT}", f"device {ABSENT} is not available on this machine: use auto"),
+        (f"run sine --quiet --device {ABSENT}", f"device {ABSENT} is not available on this machine: use auto"),
+        ("train --out run --device tpu", "Expected one of ('auto', 'cpu', 'cuda', 'mps')"),
+        ("train --out run 7", "unexpected argument 7"),
+        ("train reptile 7 --out run", "no data set named 7"),
+        ("compare run", "Folder of the run whose scores are subtracted"),
+        ("report", "Folder that is searched for result files"),
+        ("data", "name a view of the data: noise"),
+        ("data noise glyphs", "choose a kind of noise: --noise.kind symmetric"),
+        ("data noise glyphs --noise.kind symmetric --noise.rate 0.3 --labels 0", "--labels must be from 1 to"),
+        ("data noise sine --noise.kind symmetric --noise.rate 0.3 --quiet", "sine has no class labels"),
+        ("train", "name the folder of the run: --out PATH"),
+        ("run", "name a recipe: sine"),
+        ("--quiet", "name a command: quickstart, train, eval, run"),
+    ],
+)
+def test_a_wrong_argument_gives_one_line_and_creates_no_file(cli: Cli, command: str, problem: str) -> None:
+    code, out, err = cli(*command.split())
+    assert (code, out) == (2, "")
+    assert err.startswith("eigen-reptile: ")
+    assert err.index("\n") == len(err) - 1
+    assert plain(problem) in plain(err)
+    assert "---" not in err  # the rules that tyro draws
+    assert not list(Path().iterdir())
+
+
+def test_a_network_that_fits_into_no_memory_is_a_failure_of_one_line(cli: Cli) -> None:
+    huge = ("--model.hidden", "2000000000", "2000000000", "2000000000")
+    printed = cli("train", "--out", "run", *SMALL, *huge, "--quiet")
+    assert (printed.code, printed.out) == (1, "")
+    assert "not enough memory" in printed.problem()
+    assert "use a smaller network" in printed.problem()
+    assert not Path("run").exists()
+
+
+def test_a_folder_that_cannot_be_created_is_refused(cli: Cli) -> None:
+    Path("file").touch()
+    printed = cli("train", "--out", "file/run", *SMALL, "--quiet")
+    assert printed == (
+        2,
+        "",
+        "eigen-reptile: cannot write to the folder file/run: Not a directory; choose another one\n",
+    )
+
+
+HELP = {
+    "quickstart": ["Outer iterations of each method on the sine wave", "Outer iterations of each method on glyphs."],
+    "train": [
+        *("Folder of the run", "Outer iterations (T).", "Inner learning rate.", "Whether the starting point is"),
+        "Device to compute on",
+        *("Evaluation protocol: that of the paper's authors", "DATASET: sine"),
+    ],
+    "run": [
+        *("Cells to run; default: all.", "RECIPE: sine", "Size of a recipe on images"),
+        "Folder or archive of the recipe's data set",
+    ],
+    "eval": ["RUN: the folder of a finished run", "The evaluation; the defaults are the settings of the run."],
+    "report": ["Folder that is searched for result files"],
+    "compare": ["Folder of a finished run.", "Folder of the run whose scores are subtracted."],
+    "data": ["File for the figure of the class-transition matrix.", "Probability of a wrong label (p)."],
+    "list": ["Print only warnings and errors."],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_explains_the_options(cli: Cli, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code: object = 0
+    try:
+        code, text, _ = cli(command, "--help")
+    except SystemExit as stop:  # tyro ends the process after it has printed the help
+        code, text = stop.code, capsys.readouterr().out
+    assert code == 0
+    words = " ".join(text.replace("│", " ").split())
+    assert [explanation for explanation in HELP[command] if explanation not in words] == []
+
+
+def test_help_and_no_arguments_show_all_commands(cli: Cli) -> None:
+    printed = cli("--help")
+    assert printed.code == 0
+    assert all(f"  {command} " in printed.out for command in COMMANDS)
+    assert cli() == printed

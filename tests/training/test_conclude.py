@@ -1,0 +1,56 @@
+"""From trained replicas to a result: the choice of a step size and the summary of test scores."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from eigen_reptile.training.conclude import choose, summarise
+from eigen_reptile.training.evaluate import Scores
+
+
+@pytest.mark.parametrize(
+    ("errors", "lr", "bracket"),
+    [
+        ({0.1: 3.0, 0.2: 1.0, 0.5: 2.0}, 0.2, "inside the grid"),
+        ({0.1: 3.0, 0.2: 1.0, 0.5: None}, 0.2, "the next step size diverges"),
+        ({0.1: 3.0, 0.2: 1.0}, 0.2, "upper end of the grid"),
+        ({0.1: 0.5, 0.2: 1.0}, 0.1, "lower end of the grid"),
+        ({0.1: 0.5}, 0.1, "only one step size"),
+    ],
+)
+def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, bracket: str) -> None:
+    accuracies = {rate: None if error is None else -error for rate, error in errors.items()}
+    for scores, higher_is_better in ((errors, False), (accuracies, True)):
+        choice = choose(scores, higher_is_better)
+        assert choice is not None
+        assert (choice.lr, choice.bracket) == (lr, bracket)
+        assert choice.validation == scores[lr]
+
+
+def test_no_choice_if_all_diverge() -> None:
+    assert choose({0.1: None, 0.2: None}, higher_is_better=False) is None
+
+
+def test_a_summary_is_means_and_students_intervals() -> None:
+    values = np.random.default_rng(0).random((3, 5, 2))
+    found = summarise(Scores(("inductive", "transductive"), values), 1, 15)
+    assert (found.shots, found.queries, found.tasks, found.columns) == (1, 15, 5, ("inductive", "transductive"))
+    for column in range(2):
+        seeds, tasks = values[:, :, column].mean(1), values[:, :, column].mean(0)
+        assert found.mean[column] == pytest.approx(seeds.mean(), rel=1e-5)
+        assert [row[column] for row in found.per_seed] == pytest.approx(seeds, rel=1e-5)
+        for half_widths, some in ((found.ci95_seeds, seeds), (found.ci95_tasks, tasks)):
+            low, high = stats.t.interval(0.95, len(some) - 1, loc=0, scale=stats.sem(some))
+            assert half_widths[column] == pytest.approx((high - low) / 2, rel=1e-5)
+        assert found.per_task is not None
+        np.testing.assert_allclose(np.array(found.per_task[column], dtype=float), values[:, :, column], rtol=1e-3)
+    assert summarise(Scores(("inductive",), values[:1, :, :1]), 1, 15).ci95_seeds == (None,)
+
+
+def test_scores_that_are_not_finite_are_none() -> None:
+    values = np.ones((2, 3, 1))
+    values[0, 1] = np.nan
+    found = summarise(Scores(("5 steps",), values), 10, 50)
+    assert found.mean == found.ci95_seeds == (None,)
+    assert found.per_seed == ((None,), (1.0,))
+    assert found.per_task == (((1.0, None, 1.0), (1.0, 1.0, 1.0)),)

@@ -1,0 +1,182 @@
+"""Runs whose process is killed and that the same command continues, against uninterrupted runs."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+COMMAND = Path(sys.executable).parent / "eigen-reptile"
+STEPS = 100
+OPTIONS = (
+    *("train", "eigen-reptile", "--compile", "off", "--checkpoint-every", "10"),
+    *("--meta.steps", str(STEPS), "--inner.steps", "3", "--model.hidden", "16", "16"),
+    *("--evaluation.tasks", "4", "--evaluation.monitor-tasks", "2", "--evaluation.every", "5"),
+    *("--evaluation.inner-steps", "0", "4", "--evaluation.snapshot-steps", "1", str(STEPS)),
+)
+ADAM = ("--inner.optimizer", "adam", "--inner.lr", "0.001", "--seeds", "0", "1", "--meta.lr", "0.5")
+# More threads would not make such small networks faster, but slow each other down on a shared machine.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+}
+ON_IMAGES = f"""
+import sys
+from dataclasses import replace
+from pathlib import Path
+from eigen_reptile import run
+from eigen_reptile.methods import EigenReptile, Ispl, WithSampleSelection
+from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.tasks import TaskConfig
+from patterns import SMALL
+exp = replace(
+    SMALL,
+    method=WithSampleSelection(EigenReptile(), Ispl(decay=0.02, every=7)),
+    noise=NoiseConfig("symmetric", 0.3),
+    task=TaskConfig(way=3, shots=12),
+    meta=replace(SMALL.meta, steps={STEPS}, batch=1),
+    evaluation=replace(SMALL.evaluation, every=5, monitor_tasks=2),
+)
+run(exp, Path(sys.argv[1]), checkpoint_every=10)
+"""
+"""With wrong labels, and a threshold that decreases during training."""
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    return _start(str(COMMAND), *OPTIONS, "--out", str(folder), *options)
+
+
+def start_on_images(folder: Path) -> subprocess.Popen[str]:
+    return _start(sys.executable, "-c", ON_IMAGES, str(folder))
+
+
+def _start(*command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Its whole output on one line, because a terminal of 80 columns breaks lines anywhere."""
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    return " ".join(output.split())
+
+
+def kill_between_checkpoints(process: subprocess.Popen[str], folder: Path) -> None:
+    """After the second one, when metrics of later steps are there, which must be dropped when the run continues."""
+    while newest_step(folder) < 20 or last_logged(folder) <= newest_step(folder):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    assert not (folder / "result.json").exists()
+    assert newest_step(folder) < STEPS
+
+
+def newest_step(folder: Path) -> int:
+    return max((int(file.stem.removeprefix("step-")) for file in folder.glob("checkpoints/*.json")), default=0)
+
+
+def last_logged(folder: Path) -> int:
+    return int(re.findall(r'"step": (\d+)', (folder / "metrics.jsonl").read_text())[-1])
+
+
+def checkpoint(folder: Path, step: int) -> Path:
+    return folder / "checkpoints" / f"step-{step:09d}.safetensors"
+
+
+def final_tensors(folder: Path) -> dict[str, Tensor]:
+    assert newest_step(folder) == STEPS
+    return load_file(checkpoint(folder, STEPS))
+
+
+def final_bits(folder: Path) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in final_tensors(folder).items()}
+
+
+def result(folder: Path) -> dict[str, Any]:
+    """The result without the environment and the durations."""
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    del found["environment"], found["seconds"], found["learning_curve"]["seconds"]
+    return found
+
+
+def learning_curve(folder: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line | {"seconds": None} for line in lines if line["kind"] == "validation"]
+
+
+def assert_same_outcome(continued: Path, uninterrupted: Path) -> None:
+    assert final_bits(continued) == final_bits(uninterrupted)
+    assert result(continued) == result(uninterrupted)
+    assert learning_curve(continued) == learning_curve(uninterrupted)
+
+
+def test_a_killed_run_continues_to_the_same_bits_even_from_an_earlier_checkpoint(tmp_path: Path) -> None:
+    uninterrupted, killed, damaged = (tmp_path / name for name in ("uninterrupted", "killed", "damaged"))
+    undisturbed, first = start(uninterrupted), start(killed)
+    kill_between_checkpoints(first, killed)
+    reached = newest_step(killed)
+    shutil.copytree(killed, damaged)
+    newest = checkpoint(damaged, reached)
+    newest.write_bytes(newest.read_bytes()[:-1])
+    finish(undisturbed)
+    second, after_damage = start(killed), start(damaged)
+    output, output_after_damage = finish(second), finish(after_damage)
+
+    assert f"continuing after iteration {reached}" in output
+    assert_same_outcome(killed, uninterrupted)
+    assert [line["step"] for line in learning_curve(killed)] == list(range(0, STEPS + 1, 5))
+    assert f"checkpoint of step {reached} is damaged" in output_after_damage
+    assert f"continuing after iteration {reached - 10}" in output_after_damage
+    assert_same_outcome(damaged, uninterrupted)
+
+
+def test_replicas_with_a_state_of_adam_continue_next_to_diverging_replicas(tmp_path: Path) -> None:
+    killed, uninterrupted, alone = (tmp_path / name for name in ("killed", "uninterrupted", "alone"))
+    with_huge_step = (*ADAM, "1e30")
+    first, undisturbed = start(killed, *with_huge_step), start(uninterrupted, *with_huge_step)
+    kill_between_checkpoints(first, killed)
+    finish(undisturbed)
+    second, without_huge_step = start(killed, *with_huge_step), start(alone, *ADAM)
+    finish(second)
+    finish(without_huge_step)
+
+    assert_same_outcome(killed, uninterrupted)
+    replicas = result(killed)["replicas"]
+    assert [replica["lr"] for replica in replicas] == [0.5, 0.5, 1e30, 1e30]
+    assert [replica["diverged_at"] is not None for replica in replicas] == [False, False, True, True]
+    assert [replica["validation"] is None for replica in replicas] == [False, False, True, True]
+    expected = final_tensors(alone)
+    assert expected["inner_state.steps"].tolist() == [3 * STEPS, 3 * STEPS]
+    for name, tensor in final_tensors(killed).items():
+        assert tensor.isfinite().all()
+        torch.testing.assert_close(tensor[:2], expected[name], rtol=1e-5, atol=1e-6)
+    assert result(killed)["choice"]["lr"] == 0.5
+    assert result(killed)["test"][0]["mean"] == pytest.approx(result(alone)["test"][0]["mean"], rel=1e-4)
+
+
+def test_a_killed_run_on_images_continues_to_the_same_bits(tmp_path: Path) -> None:
+    killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
+    first, undisturbed = start_on_images(killed), start_on_images(uninterrupted)
+    kill_between_checkpoints(first, killed)
+    finish(undisturbed)
+    finish(start_on_images(killed))
+
+    assert_same_outcome(killed, uninterrupted)
+    example = "example.safetensors"
+    assert (killed / example).read_bytes() == (uninterrupted / example).read_bytes()
+    found = final_tensors(killed)
+    assert found["inner_state.steps"].tolist() == [2 * STEPS, 2 * STEPS]
+    for replica, step in enumerate(found["best.step"].tolist()):
+        curve = [line["scores"][replica] for line in learning_curve(killed)]
+        assert step == 5 * curve.index(max(curve))
+        assert (found["best.inner_state.steps"][replica] == 2 * step).all()
