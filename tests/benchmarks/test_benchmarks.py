@@ -10,6 +10,9 @@ from multiprocessing import active_children
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+from benchmarks import timing
 from benchmarks.contenders import jax_meta, library_setup
 from benchmarks.conv4 import experiment, operations_per_iteration, plain_conv4
 from benchmarks.ispl import prior_passes
@@ -24,9 +27,6 @@ from benchmarks.peers import (
     torchopt_reptile,
 )
 from benchmarks.timing import Entry, compare_speeds
-from torch import Tensor, nn
-
-from benchmarks import timing
 from eigen_reptile.errors import RunError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import METHODS, Ispl, MetaBatch

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import benchmarks.__main__ as command_line
 import pytest
 
+import benchmarks.__main__ as command_line
 from benchmarks import BENCHMARKS
 from eigen_reptile.report.benchmark import BenchmarkTable, read_benchmark
 from eigen_reptile.runtime.environment import command

@@ -19,7 +19,14 @@ ONE_THREAD = OPTIONS | {"cpp.threads": 1}
 """For tasks that run in a thread each."""
 
 
-def compile_function(function: Callable[P, T], **how: Any) -> Callable[P, T]:
+def compile_function(
+    function: Callable[P, T],
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    options: dict[str, Any] | None = None,
+    backend: str | Callable[..., Any] = "inductor",
+) -> Callable[P, T]:
     """torch.compile of a function as if it were the first of its kind.
 
     The compiler counts how often it has compiled the same code object, and gives up after a few. But the same code with
@@ -30,7 +37,9 @@ def compile_function(function: Callable[P, T], **how: Any) -> Callable[P, T]:
         return function(*args, **kwargs)
 
     fresh.__code__ = fresh.__code__.replace()
-    compiled: Callable[P, T] = torch.compile(fresh, **how)
+    compiled: Callable[P, T] = torch.compile(
+        fresh, fullgraph=fullgraph, dynamic=dynamic, options=options, backend=backend
+    )
     return compiled
 
 
