@@ -114,10 +114,12 @@ TRACED = """
 import torch
 torch.set_num_threads(1)
 plain_compile, graphs = torch.compile, []
-def backend(graph, inputs):
+def counted(graph, inputs):
     graphs.append(graph)
     return graph.forward
-torch.compile = lambda function, fullgraph, options: plain_compile(function, fullgraph=fullgraph, backend=backend)
+def traced_only(function, fullgraph, dynamic, options, backend):
+    return plain_compile(function, fullgraph=fullgraph, backend=counted)
+torch.compile = traced_only
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.methods import METHODS, MetaBatch
 from eigen_reptile.nn import CrossEntropy, FlatModule, GeneralisedCrossEntropy, Network
