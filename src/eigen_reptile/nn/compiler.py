@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, TypeVar, final
 
 import torch
@@ -78,14 +78,21 @@ class Compiled(Generic[P, T]):
 
 @final
 class Compiler:
-    """Compiles functions of one training for tasks that run in a thread each, every function once, by its name."""
+    """Compiles functions of one training for tasks that run in a thread each, every function once, by its name.
+
+    A name is any hashable value, such as a text and the loss whose gradient it is.
+    """
 
     def __init__(self, required: bool) -> None:
         self._required = required
-        self._compiled: dict[str, Compiled[..., Any]] = {}
+        self._compiled: dict[Hashable, Compiled[..., Any]] = {}
         self._lock = threading.Lock()
 
-    def compiled(self, name: str, function: Callable[P, T], fallback: Callable[P, T]) -> Callable[P, T]:
+    def find(self, name: Hashable) -> Callable[..., Any] | None:
+        """The compiled function of this name, if there is one."""
+        return self._compiled.get(name)
+
+    def compiled(self, name: Hashable, function: Callable[P, T], fallback: Callable[P, T]) -> Callable[P, T]:
         """The compiled function of this name; `function` is compiled under it if there is none yet."""
         with self._lock:
             if name not in self._compiled:

@@ -119,8 +119,10 @@ class Network:
                 return torch.autograd.grad(loss, point, create_graph=differentiable)[0]
         compilable = not (self.arguments or self.module.running)
         if self.compiler is not None and compilable and torch.get_num_threads() == 1:
-            name = f"gradient of {self.sample_loss}"
-            compiled = self.compiler.compiled(name, grad(self._loss_of_one), self._placed_gradient)
+            name = ("gradient", self.sample_loss)
+            compiled = self.compiler.find(name) or self.compiler.compiled(
+                name, grad(self._loss_of_one), self._placed_gradient
+            )
             for part in (x, y, weight):
                 torch._dynamo.maybe_mark_dynamic(part, 0)  # one compiled function for any number of samples
             with torch.no_grad():
