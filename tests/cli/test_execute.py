@@ -80,7 +80,7 @@ def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(cli: C
     assert (stopped.returncode, stopped.stdout) == (1, "")
     assert stopped.stderr == (
         "eigen-reptile: cannot write run/metrics.jsonl: File too large. "
-        "Nothing before the last checkpoint is lost: solve this, then repeat the command\n"
+        "Progress up to the last checkpoint is saved: fix the problem and repeat the command\n"
     )
     reached = max(int(file.stem.removeprefix("step-")) for file in Path("run/checkpoints").glob("*.json"))
     continued = cli(*command)

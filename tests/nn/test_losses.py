@@ -37,7 +37,7 @@ def test_the_robust_loss_has_a_gradient_where_a_probability_is_zero() -> None:
 
 @pytest.mark.parametrize("q", [0.0, 1.1, float("nan")])
 def test_q_must_lie_between_0_and_1(q: float) -> None:
-    with pytest.raises(ValueError, match=r"`q` must be above 0 and at most 1, not"):
+    with pytest.raises(ValueError, match=r"`method.q` must be above 0 and at most 1, not"):
         GeneralisedCrossEntropy(q)
 
 

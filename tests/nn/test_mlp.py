@@ -22,5 +22,5 @@ def test_layers_of_tanh_against_numpy(shape: tuple[int, ...]) -> None:
 
 
 def test_widths_must_be_positive() -> None:
-    with pytest.raises(ValueError, match=r"`hidden` must hold widths of at least 1, not \(5, 0\)"):
+    with pytest.raises(ValueError, match=r"`model.hidden` must hold widths of at least 1, not \(5, 0\)"):
         Mlp((5, 0))

@@ -128,7 +128,7 @@ def test_only_the_folder_of_a_finished_run_can_be_evaluated(tmp_path: Path) -> N
 def test_a_run_on_other_data_is_evaluated_only_if_its_parameters_fit(tmp_path: Path) -> None:
     exp = replace(SMALL, meta=replace(SMALL.meta, steps=1), seeds=(0,))
     run(exp, tmp_path / "run")
-    with pytest.raises(ConfigError, match="does not fit these data"):
+    with pytest.raises(ConfigError, match="do not fit this data set"):
         evaluate_run(tmp_path / "run", replace(exp, data=Patterns(side=33)), tmp_path / "again")
     assert not (tmp_path / "again").exists()
 

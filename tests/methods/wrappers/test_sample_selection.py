@@ -181,7 +181,7 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
         WithSampleSelection(METHODS["reptile-ispl"], Ispl())
     with pytest.raises(ValueError, match="has no inner loop"):
         WithSampleSelection(RobustLoss(METHODS["prototypical"]), SelfPaced())
-    with pytest.raises(ValueError, match="40 `priors` cannot share 30 samples"):
+    with pytest.raises(ValueError, match="40 is too large for 30 samples"):
         preset(Sine(), WithSampleSelection(Reptile(), Ispl(priors=40, prior_batches=3)))
 
 
