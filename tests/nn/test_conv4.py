@@ -139,7 +139,7 @@ def test_the_initialisation_is_that_of_tensorflow() -> None:
 def test_conv4_takes_images_only() -> None:
     with pytest.raises(ValueError, match=r"conv4 takes images .* not inputs of shape \(7,\)"):
         Conv4().build((7,), 5)
-    with pytest.raises(ValueError, match="`model.filters` must be at least 1, not 0"):
+    with pytest.raises(ValueError, match=r"`model\.filters` must be at least 1, not 0"):
         Conv4(filters=0)
     with pytest.raises(ValueError, match=r"20 x 15 pixels are too few .* use `model\.pooling` same"):
         Conv4(pooling="valid").build((3, 20, 15), 5)
