@@ -52,7 +52,7 @@ def test_a_finished_run_is_evaluated_on_another_data_set(cli: Cli, images: Path)
 
     larger = cli(*command, "--data.size", "28", "--out", "new")
     assert larger.code == 2
-    assert "what run has learnt does not fit these data" in larger.problem()
+    assert "the parameters in run do not fit this data set" in larger.problem()
     assert not Path("new").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
         (("run",), "name the folder for the result: --out PATH"),
         (("run", "omnigot", "--out", "new"), "did you mean omniglot?"),
         (("run", "--out", "new", "--evaluation.every", "2"), "--evaluation.every has no effect after training"),
-        (("run", "--out", "new", "--evaluation.noisy"), "evaluation.noisy needs a noise"),
+        (("run", "--out", "new", "--evaluation.noisy"), "evaluation.noisy needs label noise"),
         (("run", "--out", "run", "--evaluation.tasks", "5"), "run belongs to another experiment"),
         (("run", "--out", "unfinished/config.json", "--quiet"), "cannot write to the folder unfinished/config.json"),
         (("run", "glyphs", "--out", "new"), "run was trained for regression: choose a data set for regression"),

@@ -155,5 +155,5 @@ def test_only_the_chosen_layers_are_adapted(transform: GradientTransform) -> Non
 
 def test_methods_that_learn_from_queries_require_them() -> None:
     exp = image_experiment(Maml())
-    with pytest.raises(ValueError, match=r"`task\.queries` to 15"):
+    with pytest.raises(ValueError, match=r"`task\.queries` must be above 0, for example 15"):
         replace(exp, task=TaskConfig(WAY, 2))
