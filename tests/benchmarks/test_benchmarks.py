@@ -16,8 +16,7 @@ from benchmarks import timing
 from benchmarks.contenders import jax_meta, library_setup
 from benchmarks.conv4 import experiment, operations_per_iteration, plain_conv4
 from benchmarks.ispl import prior_passes
-from benchmarks.maml import experiment as maml_experiment
-from benchmarks.maml import higher_maml, torchopt_maml
+from benchmarks.maml import experiment as maml_experiment, higher_maml, torchopt_maml
 from benchmarks.peers import (
     OuterIteration,
     float_data,

@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from eigen_reptile.data import ImageBank, Sine, TaskShape
 from eigen_reptile.data.sampling import epoch_batches, epoch_indices, sample_tasks

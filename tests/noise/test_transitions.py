@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from eigen_reptile.errors import DataError
 from eigen_reptile.noise import NoiseConfig, class_transition_matrix, flip_labels, task_transition_matrix

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 from scipy import stats
 
 from eigen_reptile.cli import run as run_command

@@ -5,8 +5,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from eigen_reptile.runtime.rng import GeneratorPool, Purpose, generator_at
 

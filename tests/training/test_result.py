@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.runtime.environment import Environment

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from eigen_reptile.data import DATASETS, Banks, Dataset, Glyphs, Sine

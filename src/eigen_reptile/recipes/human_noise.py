@@ -4,8 +4,7 @@ from pathlib import Path
 
 from eigen_reptile.data import CifarFs
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.recipes.noisy import SMALL as NOISY_SMALL
-from eigen_reptile.recipes.noisy import TABLE_3, noisy_cells
+from eigen_reptile.recipes.noisy import SMALL as NOISY_SMALL, TABLE_3, noisy_cells
 from eigen_reptile.recipes.recipe import Recipe
 
 TABLE = Path("cifar100n_transition_counts.csv")

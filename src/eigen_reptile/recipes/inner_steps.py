@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from eigen_reptile.data import CifarFs, Dataset, MiniImagenet
 from eigen_reptile.methods import METHODS
-from eigen_reptile.recipes.cifar_fs import CIFAR_FS
-from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
+from eigen_reptile.recipes.cifar_fs import CIFAR_FS, SMALL as CIFAR_SMALL
 from eigen_reptile.recipes.recipe import Recipe, Scale
 from eigen_reptile.recipes.scales import paper_protocol, scaled_down
 from eigen_reptile.tasks import TaskConfig

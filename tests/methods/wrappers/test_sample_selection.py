@@ -9,8 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import Tensor
 
 from eigen_reptile.data import Dataset, Sine
