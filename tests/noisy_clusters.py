@@ -29,7 +29,7 @@ def batch_of_clusters(
     selector: SampleSelector, tasks: Tasks, seed: int, step: int = 0, inner: InnerConfig = INNER
 ) -> MetaBatch:
     theta = NETWORK.module.init(seed)[None]
-    batches = draw_batches(tasks, selector.batches(inner), inner.batch, [np.random.default_rng(seed)])
+    batches = draw_batches(tasks, selector.batches_to_draw(inner), inner.batch, [np.random.default_rng(seed)])
     return MetaBatch(NETWORK, theta, InnerState.empty(theta), tasks, batches, inner, torch.tensor(step))
 
 

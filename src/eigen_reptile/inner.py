@@ -72,6 +72,10 @@ class InnerState(NamedTuple):
         """The state of each replica (S, d), repeated for each of its tasks (S, B, d)."""
         return InnerState(*(part[:, None].expand(-1, tasks, *part.shape[1:]) for part in self))
 
+    def summed_over_tasks(self) -> "InnerState":
+        """The sum over the tasks (S, B, d) of each replica (S, d)."""
+        return InnerState(*(part.sum(1) for part in self))
+
 
 def adapt(
     gradient: Gradient,

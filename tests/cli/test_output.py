@@ -39,7 +39,7 @@ def test_json_is_one_object_and_a_finished_run_is_not_repeated(cli: Cli) -> None
 
     other = cli("train", "reptile", "--out", "run", *SMALL, "--inner.lr", "0.5", "--quiet")
     assert other.code == 2
-    assert "inner.lr is 0.02 there and 0.5 here" in other.problem()
+    assert "inner.lr is 0.02 in its config.json and 0.5 in this experiment" in other.problem()
     assert files("run") == before
 
 

@@ -40,7 +40,7 @@ def has_layers(method: Method) -> bool:
 
 
 def needs_images(method: Method) -> bool:
-    return method.requirements.classes or has_layers(method)
+    return method.requirements.classification_only or has_layers(method)
 
 
 def problem(method: Method) -> Experiment:
@@ -174,7 +174,7 @@ def easy(method: Method) -> Experiment:
     steps = 60 if has_layers(method) else 40 if needs_images(method) else 30
     meta = MetaConfig(steps=steps, batch=4, lr=rates, final_lr=max(rates))
     if needs.queries:
-        lr = 0.02 if has_layers(method) else 0.01 if needs.classes else 0.05
+        lr = 0.02 if has_layers(method) else 0.01 if needs.classification_only else 0.05
         meta = replace(meta, lr=(lr,), final_lr=lr, optimizer="adam")
     if isinstance(method, Gnn):  # it takes a while to learn what labels mean, the longer the larger it is
         method, meta = Gnn(width=16, edge=8, grown=8, layers=1), replace(meta, steps=70)

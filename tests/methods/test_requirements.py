@@ -25,11 +25,11 @@ WITH_INNER_LOOP = {name: method for name, method in PLAIN.items() if method.requ
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 def test_requirements_do_not_contradict_each_other(method: Method) -> None:
     needs = method.requirements
-    assert needs.least_tasks >= 1
-    assert needs.batches(INNER) >= INNER.steps
-    assert not (needs.any_way and needs.inner_loop), "the inner loop adapts an output for each class"
+    assert needs.min_tasks >= 1
+    assert needs.batches_to_draw(INNER) >= INNER.steps
+    assert not (needs.flexible_way and needs.inner_loop), "the inner loop adapts an output for each class"
     assert not (needs.distinct_samples and not needs.inner_loop)
-    assert not (needs.epochs and not needs.classes)
+    assert not (needs.supports_epochs and not needs.classification_only)
     assert (needs.selection_samples(INNER) > 0) == needs.distinct_samples
 
 
@@ -47,12 +47,12 @@ def test_extra_parameters_come_after_those_of_the_network(method: Method) -> Non
 @pytest.mark.parametrize("method", WITH_INNER_LOOP.values(), ids=WITH_INNER_LOOP.keys())
 def test_selection_changes_only_what_is_drawn(method: Method, selector: SampleSelector) -> None:
     needs = WithSampleSelection(method, selector).requirements
-    drawn = {"batches": needs.batches, "selection_samples": needs.selection_samples}
+    drawn = {"batches_to_draw": needs.batches_to_draw, "selection_samples": needs.selection_samples}
     assert needs == replace(method.requirements, distinct_samples=True, **drawn)  # type: ignore[arg-type]
-    assert needs.batches(INNER) == selector.batches(INNER)
-    assert needs.selection_samples(INNER) == selector.samples(INNER)
+    assert needs.batches_to_draw(INNER) == selector.batches_to_draw(INNER)
+    assert needs.selection_samples(INNER) == selector.selection_samples(INNER)
     with pytest.raises(ValueError, match=r"`inner\.batch` must be a number of samples"):
-        needs.batches(replace(INNER, batch=None))
+        needs.batches_to_draw(replace(INNER, batch=None))
 
 
 @pytest.mark.parametrize("method", PLAIN.values(), ids=PLAIN.keys())

@@ -229,11 +229,11 @@ def test_the_tasks_do_not_depend_on_how_a_method_adapts_to_them(compare: Compare
 @pytest.mark.parametrize(
     ("part", "setting", "value", "said"),
     [
-        ("evaluation", "seed", 7, "evaluation.seed is 7 there and 0 here"),
-        ("evaluation", "tasks", 9, "evaluation.tasks is 9 there and 8 here"),
-        ("evaluation", "queries", 2, "evaluation.queries is 2 there and 3 here"),
-        ("data", "classes", 9, "data.classes is 9 there and 8 here"),
-        ("task", "way", 2, "way is 2 there and 3 here"),
+        ("evaluation", "seed", 7, "evaluation.seed is 0 in {first} and 7 in {second}"),
+        ("evaluation", "tasks", 9, "evaluation.tasks is 8 in {first} and 9 in {second}"),
+        ("evaluation", "queries", 2, "evaluation.queries is 3 in {first} and 2 in {second}"),
+        ("data", "classes", 9, "data.classes is 8 in {first} and 9 in {second}"),
+        ("task", "way", 2, "way is 3 in {first} and 2 in {second}"),
     ],
 )
 def test_runs_on_different_tasks_are_an_error(
@@ -246,7 +246,7 @@ def test_runs_on_different_tasks_are_an_error(
     code, out, err = compare(runs / "reptile", other)
     assert (code, out) == (1, "")
     assert err.startswith(f"eigen-reptile: {runs / 'reptile'} and {other} were not tested on the same tasks: ")
-    assert err.endswith(f"{said}\n")
+    assert err.endswith(said.format(first=runs / "reptile", second=other) + "\n")
     assert err.count("\n") == 1
 
 

@@ -218,7 +218,10 @@ def test_another_config_is_refused_with_each_field_and_both_values(tmp_path: Pat
     with RunFolder.open(tmp_path / "run", CONFIG):
         pass
     reason = refusal(tmp_path / "run", {"meta": {"steps": 40, "lr": [1.0]}, "seeds": [0, 1]})
-    differing = "meta.steps is 30 there and 40 here; seeds is [0] there and [0, 1] here"
+    differing = (
+        "meta.steps is 30 in its config.json and 40 in this experiment; "
+        "seeds is [0] in its config.json and [0, 1] in this experiment"
+    )
     assert reason == f"{tmp_path / 'run'} belongs to another experiment: {differing}. Choose another folder."
 
 
@@ -230,15 +233,19 @@ def without(config: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "now", "there_and_here"),
+    ("name", "now", "difference"),
     [
-        ("precision", Experiment(precision="float64"), '"float32" there and "float64" here'),
-        ("meta.clip", Experiment(meta=MetaConfig(clip=2.0)), "null there and 2.0 here"),
-        ("method.weighted", Experiment(EigenReptile(weighted=False)), "true there and false here"),
+        ("precision", Experiment(precision="float64"), '"float32" in its config.json and "float64" in this experiment'),
+        ("meta.clip", Experiment(meta=MetaConfig(clip=2.0)), "null in its config.json and 2.0 in this experiment"),
+        (
+            "method.weighted",
+            Experiment(EigenReptile(weighted=False)),
+            "true in its config.json and false in this experiment",
+        ),
     ],
 )
 def test_a_setting_that_an_old_config_lacks_has_its_default(
-    tmp_path: Path, name: str, now: Experiment, there_and_here: str
+    tmp_path: Path, name: str, now: Experiment, difference: str
 ) -> None:
     with run_folder(tmp_path, Experiment()) as run:
         run.save_checkpoint(10, state(10))
@@ -249,7 +256,7 @@ def test_a_setting_that_an_old_config_lacks_has_its_default(
         assert loads_bit_for_bit(run, 10)
     with pytest.raises(ConfigError) as refused, run_folder(tmp_path, now):
         pass
-    differing = f"{name} is {there_and_here}"
+    differing = f"{name} is {difference}"
     assert str(refused.value) == f"{tmp_path} belongs to another experiment: {differing}. Choose another folder."
 
 

@@ -9,7 +9,7 @@ from eigen_reptile.training.evaluate import Scores
 
 
 @pytest.mark.parametrize(
-    ("errors", "lr", "bracket"),
+    ("errors", "lr", "position"),
     [
         ({0.1: 3.0, 0.2: 1.0, 0.5: 2.0}, 0.2, "inside the grid"),
         ({0.1: 3.0, 0.2: 1.0, 0.5: None}, 0.2, "the next step size diverges"),
@@ -18,12 +18,12 @@ from eigen_reptile.training.evaluate import Scores
         ({0.1: 0.5}, 0.1, "only one step size"),
     ],
 )
-def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, bracket: str) -> None:
+def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, position: str) -> None:
     accuracies = {rate: None if error is None else -error for rate, error in errors.items()}
     for scores, higher_is_better in ((errors, False), (accuracies, True)):
         choice = choose(scores, higher_is_better)
         assert choice is not None
-        assert (choice.lr, choice.bracket) == (lr, bracket)
+        assert (choice.lr, choice.position) == (lr, position)
         assert choice.validation == scores[lr]
 
 

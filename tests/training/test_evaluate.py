@@ -210,7 +210,7 @@ def test_accuracy_is_that_of_a_plain_loop(carry: Literal["fresh", "shared"]) -> 
     assert (expected[..., 0] != expected[..., 1]).any()  # otherwise this test could not tell the modes apart
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.requirements.classes])
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.requirements.classification_only])
 def test_an_inductive_prediction_sees_one_query_and_the_support(name: str) -> None:
     """Whatever a method does, no batch of an inductive evaluation holds more than the support and one query."""
     exp = preset(Patterns(images=20, test_images=20, side=16), METHODS[name], 4)

@@ -176,7 +176,7 @@ def test_images_per_second_counts_the_images_that_pass_through_the_network(name:
         exp = replace(exp, task=task, model=Conv4(4, head=False), inner=replace(SMALL.inner, steps=1, batch=9))
         of_task = 3 * (3 + 2)  # support and queries
     exp = replace(exp, method=method)
-    run(replace(exp, task=replace(exp.task, epochs=method.requirements.epochs)), tmp_path)
+    run(replace(exp, task=replace(exp.task, epochs=method.requirements.supports_epochs)), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     (logged,) = [line for line in lines if line["kind"] == "train"]
     replicas, tasks = 2, 2

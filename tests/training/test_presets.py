@@ -21,7 +21,7 @@ from eigen_reptile.training.presets import image_preset, preset
 @pytest.mark.parametrize(("data", "name"), list(product(DATASETS, METHODS)))
 def test_a_preset_is_a_valid_experiment_or_the_reason_why_there_is_none(data: str, name: str) -> None:
     method = METHODS[name]
-    if method.requirements.classes and data == "sine":
+    if method.requirements.classification_only and data == "sine":
         with pytest.raises(ConfigError, match="can only classify"):
             preset(DATASETS[data], method)
         return
@@ -29,10 +29,10 @@ def test_a_preset_is_a_valid_experiment_or_the_reason_why_there_is_none(data: st
     assert isinstance(experiment, Experiment)
     assert (experiment.method, experiment.data) == (method, DATASETS[data])
     needs, batch = method.requirements, experiment.inner.batch
-    assert experiment.meta.batch >= needs.least_tasks
+    assert experiment.meta.batch >= needs.min_tasks
     if needs.distinct_samples:
         assert batch is not None
-        assert needs.batches(experiment.inner) * batch <= experiment.task.support
+        assert needs.batches_to_draw(experiment.inner) * batch <= experiment.task.support
 
 
 MAML_LIKE = ("maml", "fomaml", "anil", "boil", "maml-ispl", "fomaml-ispl", "taml", "taml-theil", "meta-curvature")

@@ -70,7 +70,7 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
         "per_task": st.none() | rows(rows(rows(maybe, tasks), replicas), measures),
     }
     curve = {"step": rows(steps, points), "score": rows(rows(maybe, replicas), points), "seconds": rows(maybe, points)}
-    choice = {"lr": number, "validation": number, "bracket": st.text()}
+    choice = {"lr": number, "validation": number, "position": st.text()}
     parts = {
         "measure": st.text(),
         "steps": steps,
@@ -93,6 +93,12 @@ def test_a_result_survives_json(parts: dict[str, Any]) -> None:
     written = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert written == json.loads(json.dumps(value))
     assert Result.from_json(written) == result
+
+
+def test_the_old_name_of_the_position_in_the_grid_is_read() -> None:
+    value = RESULT.to_json()
+    position = value["choice"].pop("position")
+    assert Result.from_json(value | {"choice": value["choice"] | {"bracket": position}}) == RESULT
 
 
 def test_a_result_with_all_of_its_parts_survives_json() -> None:

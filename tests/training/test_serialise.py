@@ -37,7 +37,7 @@ def test_an_experiment_survives_json(
 ) -> None:
     experiment = Experiment(
         method=method,
-        data=Glyphs() if method.requirements.classes else Sine(),
+        data=Glyphs() if method.requirements.classification_only else Sine(),
         task=TaskConfig(way=5, queries=2),
         model=Mlp(tuple(hidden)),
         inner=InnerConfig(steps=steps, lr=inner_lr),

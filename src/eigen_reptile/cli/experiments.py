@@ -36,7 +36,9 @@ LONGEST_TIMEOUT = 1_000_000
 
 def train_command(args: Sequence[str]) -> None:
     method, rest = named(args, METHODS, "method", default="eigen-reptile")
-    data, rest = named(rest, DATASETS, "data set", default="glyphs" if METHODS[method].requirements.classes else "sine")
+    data, rest = named(
+        rest, DATASETS, "data set", default="glyphs" if METHODS[method].requirements.classification_only else "sine"
+    )
     default = TrainOptions(experiment=preset(DATASETS[data], METHODS[method]))
     about = (
         f"{TrainOptions.__doc__}\n\n"

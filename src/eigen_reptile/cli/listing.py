@@ -7,6 +7,13 @@ from eigen_reptile.cli.arguments import UsageError
 from eigen_reptile.cli.catalogue import REGISTRIES, THEORY, Kind, entries
 from eigen_reptile.cli.layout import row
 
+HEADINGS: dict[Kind, str] = {
+    "methods": "methods",
+    "datasets": "data sets",
+    "models": "models (the preset of each method chooses one; `--model` options change its settings)",
+    "recipes": "recipes",
+}
+
 
 def list_command(args: Sequence[str]) -> None:
     unexpected = [arg for arg in args if arg not in ("--json", "--quiet")]
@@ -17,7 +24,7 @@ def list_command(args: Sequence[str]) -> None:
         print(json.dumps(listed))
     elif "--quiet" not in args:
         column = max(len(name) for found in listed.values() for name in found) + 4
-        tables = [[kind, *_rows(found, column)] for kind, found in listed.items()]
+        tables = [[HEADINGS[kind], *_rows(found, column)] for kind, found in listed.items()]
         print("\n\n".join("\n".join(lines) for lines in tables))
 
 

@@ -38,7 +38,7 @@ METHODS: dict[str, Method] = {
     "reptile-ispl": WithSampleSelection(Reptile(), Ispl()),
     "eigen-reptile-ispl": WithSampleSelection(EigenReptile(), Ispl()),
     "eigen-reptile-ispl-paper": WithSampleSelection(EigenReptile(), Ispl.paper()),
-    "eigen-reptile-ispl-authors": WithSampleSelection(EigenReptile(), Ispl.authors_bytecode()),
+    "eigen-reptile-ispl-authors": WithSampleSelection(EigenReptile(), Ispl.authors()),
     "eigen-reptile-spl": WithSampleSelection(EigenReptile(), SelfPaced()),
     "reptile-gce": RobustLoss(Reptile()),
     "eigen-reptile-gce": RobustLoss(EigenReptile()),

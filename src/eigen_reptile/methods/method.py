@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple, TypeVar, final
 
 import torch
@@ -122,6 +123,12 @@ class MetaBatch(NamedTuple):
         return map_in_threads(work, parts, bytes_each, self.theta.device)
 
 
+def average_over_tasks(batch: MetaBatch, summed: Callable[[MetaBatch], MetaUpdate]) -> MetaUpdate:
+    """The meta-update averaged over the tasks of a meta-batch; `summed` computes its sum over a part of them."""
+    bytes_each = (batch.inner.steps + 1) * batch.theta.nbytes
+    return reduce(MetaUpdate.plus, batch.map_tasks(summed, bytes_each)).over(batch.tasks_per_replica)
+
+
 class TaskSpec(NamedTuple):
     """What a method may know about its tasks before it has seen one."""
 
@@ -152,26 +159,26 @@ class Requirements:
 
     queries: bool = False
     """Training tasks must have query samples."""
-    classes: bool = False
-    """It can only classify."""
+    classification_only: bool = False
+    """It cannot be used for regression."""
     inner_loop: bool = True
     """It adapts parameters to a task by gradient steps on mini-batches."""
     support_in_batch: bool = False
     """`predict` passes the support through the network in one batch with the queries."""
-    any_way: bool = False
-    """Trained on tasks of some number of classes, it can be used on tasks of another."""
-    epochs: bool = False
-    """It can learn from batches of the whole training set, in place of tasks."""
-    least_tasks: int = 1
-    """Smallest meta-batch for which the method is defined."""
+    flexible_way: bool = False
+    """It can be tested on tasks with another number of classes than those it was trained on."""
+    supports_epochs: bool = False
+    """It can also be trained on batches from passes over the whole training set, instead of on tasks."""
+    min_tasks: int = 1
+    """Smallest number of tasks in a meta-batch for which the method is defined."""
     distinct_samples: bool = False
     """No sample of a task may be drawn twice, because the method selects among those drawn."""
-    batches: Callable[[InnerConfig], int] = one_batch_per_step
+    batches_to_draw: Callable[[InnerConfig], int] = one_batch_per_step
     """Number of mini-batches to draw from each task; ConfigError if the inner loop does not suit the method."""
     selection_samples: Callable[[InnerConfig], int] = no_samples
-    """Samples of a task that selection passes through the network, beyond those of the inner loop."""
+    """Number of samples of a task that pass through the network to select those of the inner loop."""
     extra_parameters: Callable[[Network, int, TaskSpec], Float[Tensor, "E"]] = no_extra_parameters
-    """Initial values, for a seed, of what is meta-learnt beside the network."""
+    """Initial values, for a given seed, of the parameters that are meta-learnt besides the network's."""
 
 
 @dataclass(frozen=True)

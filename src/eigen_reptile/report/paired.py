@@ -76,11 +76,12 @@ def comparisons(first: Cell, second: Cell) -> list[Comparison]:
 
 def why_not_comparable(first: Cell, second: Cell) -> list[str]:
     """The settings by which the test tasks of two cells differ; empty if the tasks are the same."""
+    origins = str(first.folder), str(second.folder)
     kinds = [type(cell.experiment.data).__name__ for cell in (first, second)]
-    if kinds[0] != kinds[1]:
-        return [f"the data set is {kinds[1]} there and {kinds[0]} here"]  # its settings differ as well
+    if kinds[0] != kinds[1]:  # then its settings differ as well
+        return [f"the data set is {kinds[0]} in {origins[0]} and {kinds[1]} in {origins[1]}"]
     first_tasks, second_tasks = (_settings_of_test_tasks(cell.experiment) for cell in (first, second))
-    return differences(first_tasks, second_tasks)
+    return differences(first_tasks, second_tasks, origins)
 
 
 def _settings_of_test_tasks(exp: Experiment) -> dict[str, Any]:

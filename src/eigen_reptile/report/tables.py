@@ -91,7 +91,7 @@ def _error_row(cell: Cell, columns: Sequence[tuple[int, str]]) -> list[str]:
     integral = format_score(
         "squared error", None if end is None else width * end, None if half is None else width * half
     )
-    return [cell.name, f"{choice.lr:g}", choice.bracket, *(errors.get(key, "") for key in columns), integral]
+    return [cell.name, f"{choice.lr:g}", choice.position, *(errors.get(key, "") for key in columns), integral]
 
 
 def _outer_step_size(cell: Cell) -> str:

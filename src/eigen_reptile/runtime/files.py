@@ -62,11 +62,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def differences(ours: Any, theirs: Any, name: str = "") -> list[str]:
-    """The entries in which two JSON values differ, one line each, with dotted names."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
+def differences(first: Any, second: Any, origins: tuple[str, str], name: str = "") -> list[str]:
+    """The entries in which two JSON values differ, one line each, with dotted names and where each value is from."""
+    if isinstance(first, dict) and isinstance(second, dict):
         lines = []
-        for key in sorted(ours.keys() | theirs.keys()):
-            lines += differences(ours.get(key), theirs.get(key), f"{name}.{key}" if name else key)
+        for key in sorted(first.keys() | second.keys()):
+            lines += differences(first.get(key), second.get(key), origins, f"{name}.{key}" if name else key)
         return lines
-    return [] if ours == theirs else [f"{name} is {json.dumps(theirs)} there and {json.dumps(ours)} here"]
+    if first == second:
+        return []
+    return [f"{name} is {json.dumps(first)} in {origins[0]} and {json.dumps(second)} in {origins[1]}"]

@@ -196,6 +196,6 @@ def _differences(path: Path, config: Mapping[str, Any], saved: Any, upgrade: Cal
     if saved == config:
         return []
     try:
-        return differences(config, upgrade(saved))
+        return differences(upgrade(saved), config, ("its config.json", "this experiment"))
     except ValueError as error:
         raise ConfigError(f"the experiment in {path} cannot be read: {error}. Choose another folder.") from error

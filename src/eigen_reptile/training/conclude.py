@@ -98,27 +98,27 @@ def _test(setup: Setup, initialisation: Initialisation, start_progress: StartPro
 
 
 def choose(scores: Mapping[float, float | None], higher_is_better: bool) -> Choice | None:
-    """The step size with the best validation score, and whether the grid extends beyond it.
+    """The step size with the best validation score, and its position in the grid.
 
-    None stands for a step size with which a seed diverged. There is no choice if all did.
+    A score of None marks a step size with which some seed diverged. There is no choice if that is so for all.
     """
     finite = {lr: score for lr, score in scores.items() if score is not None}
     if not finite:
         return None
     best = (max if higher_is_better else min)(finite, key=lambda lr: finite[lr])
     grid = sorted(scores)
-    place = grid.index(best)
+    index = grid.index(best)
     if len(grid) == 1:
-        bracket = "only one step size"
-    elif place == 0:
-        bracket = "lower end of the grid"
-    elif place == len(grid) - 1:
-        bracket = "upper end of the grid"
-    elif scores[grid[place + 1]] is None:
-        bracket = "the next step size diverges"
+        position = "only one step size"
+    elif index == 0:
+        position = "lower end of the grid"
+    elif index == len(grid) - 1:
+        position = "upper end of the grid"
+    elif scores[grid[index + 1]] is None:
+        position = "the next step size diverges"
     else:
-        bracket = "inside the grid"
-    return Choice(best, float(f"{finite[best]:.6g}"), bracket)
+        position = "inside the grid"
+    return Choice(best, float(f"{finite[best]:.6g}"), position)
 
 
 def summarise(scores: Scores, shots: int, queries: int) -> TestScores:

@@ -50,7 +50,7 @@ class TrainingData:
         else:
             tasks = sample_tasks(bank, setup.training, count, task_rngs, *place)
         needs = exp.method.requirements
-        batches = draw_batches(tasks, needs.batches(exp.inner), exp.inner.batch, batch_rngs)
+        batches = draw_batches(tasks, needs.batches_to_draw(exp.inner), exp.inner.batch, batch_rngs)
         if setup.flipper is not None:
             tasks, batches = flip_draws(tasks, batches, setup.flipper, batch_rngs, needs.queries)
         own = list(setup.workers.own_indices(count))

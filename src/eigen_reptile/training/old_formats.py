@@ -10,6 +10,7 @@ from typing import Any
 RENAMED_STATISTICS = {"share": "explained_variance_ratio", "lanes_alive": "replicas_alive"}
 RENAMED_KINDS = {"Selected": "WithSampleSelection", "Robust": "RobustLoss"}
 RENAMED_EVALUATION = {"after": "inner_steps", "pictures": "snapshot_steps"}
+RENAMED_CHOICE = {"bracket": "position"}
 RENAMED_TENSORS = {"memory.": "inner_state."}
 WHOLE_SUPPORT = 1000
 """A batch of this size in an evaluation meant the whole support."""
@@ -114,6 +115,8 @@ def upgrade_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
 def upgrade_result(value: Mapping[str, Any]) -> dict[str, Any]:
     """A result in its present form; one that has it already is returned unchanged."""
     upgraded = dict(value)
+    if isinstance(choice := value.get("choice"), dict):
+        upgraded["choice"] = renamed(choice, RENAMED_CHOICE)
     if value.get("format") != 2:
         return upgraded
     if isinstance(history := upgraded.pop("history", None), dict):

@@ -123,9 +123,9 @@ def preset(data: Dataset, method: Method, filters: int | None = None) -> Experim
 def _on_curves(data: Dataset, method: Method) -> Experiment:
     needs, default = method.requirements, Experiment(data=data)
     assert default.inner.batch is not None
-    samples = needs.batches(default.inner) * default.inner.batch
+    samples = needs.batches_to_draw(default.inner) * default.inner.batch
     meta = MetaConfig(lr=(1e-3,), final_lr=1e-3, optimizer="adam") if needs.queries else default.meta
-    meta = replace(meta, batch=max(meta.batch, needs.least_tasks))
+    meta = replace(meta, batch=max(meta.batch, needs.min_tasks))
     return replace(default, method=method, task=TaskConfig(shots=max(default.task.shots, samples)), meta=meta)
 
 
@@ -147,7 +147,7 @@ def _on_images(data: Dataset, method: Method, filters: int | None) -> Experiment
         evaluation = replace(evaluation, inner_steps=(own.evaluation_steps,), batch=None)
     if needs.distinct_samples:
         assert inner.batch is not None
-        task = replace(task, shots=max(task.shots, -(-needs.batches(inner) * inner.batch // WAY)))
+        task = replace(task, shots=max(task.shots, -(-needs.batches_to_draw(inner) * inner.batch // WAY)))
     if not needs.queries:
         task = replace(task, queries=0)
     return Experiment(method=method, data=data, model=model, task=task, inner=inner, meta=meta, evaluation=evaluation)

@@ -43,8 +43,8 @@ class Choice:
 
     lr: float
     validation: float
-    bracket: str
-    """Whether the grid of step sizes extends beyond the chosen one."""
+    position: str
+    """Where the chosen step size lies in the grid: inside it, or at an end, beyond which a better one might be."""
 
 
 @final

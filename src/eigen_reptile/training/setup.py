@@ -93,12 +93,12 @@ def _check_training(exp: Experiment, workers: Workers) -> None:
             f"{workers.count} `workers` cannot share the {exp.meta.batch} tasks of a meta-batch: use at most "
             f"{exp.meta.batch} workers, or a larger `meta.batch`"
         )
-    if exp.meta.batch < needs.least_tasks:
+    if exp.meta.batch < needs.min_tasks:
         raise ConfigError(
-            f"this method compares tasks: `meta.batch` must be at least {needs.least_tasks}, not {exp.meta.batch}"
+            f"this method compares tasks: `meta.batch` must be at least {needs.min_tasks}, not {exp.meta.batch}"
         )
     if needs.distinct_samples and exp.inner.batch is not None:
-        drawn = needs.batches(exp.inner) * exp.inner.batch
+        drawn = needs.batches_to_draw(exp.inner) * exp.inner.batch
         if drawn > exp.task.support:
             raise ConfigError(
                 f"this method selects among {drawn} different samples of a task, but a task has {exp.task.support}: "

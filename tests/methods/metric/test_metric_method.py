@@ -95,7 +95,7 @@ def test_presets(name: str) -> None:
         assert exp.meta.batch * exp.task.samples == 200
     else:
         assert (exp.task.queries, exp.task.epochs) == (15, False)
-    assert exp.method.requirements.classes
+    assert exp.method.requirements.classification_only
     assert from_json(to_json(exp)) == exp
 
 

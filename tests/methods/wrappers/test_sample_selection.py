@@ -72,7 +72,7 @@ def test_gradient_methods_learn_from_what_is_kept(method: Method) -> None:
 
 
 def test_what_is_kept_is_cleaner_than_the_candidates() -> None:
-    for selector in (Ispl(), Ispl.authors_bytecode(), SelfPaced()):
+    for selector in (Ispl(), Ispl.authors(), SelfPaced()):
         picked = [selected(selector, clusters(0.3, seed), seed) for seed in range(10)]
         before = np.mean([float(1 - one.stats["wrong"]) for one in picked])
         after = np.mean([one.batches.is_clean.double().mean().item() for one in picked])

@@ -2,18 +2,18 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.inner import InnerState
-from eigen_reptile.methods.method import MetaBatch, MetaUpdate, Method, WeightRule, unweighted
+from eigen_reptile.methods.method import MetaBatch, MetaUpdate, Method, WeightRule, average_over_tasks, unweighted
+from eigen_reptile.nn.network import Network
+from eigen_reptile.tasks import Tasks
 
 META_LOSS = "meta_loss"
-"""The term that every meta-loss has."""
+"""Name of the term that every meta-loss has."""
 
 
 class MetaLosses(NamedTuple):
@@ -45,8 +45,17 @@ class GradientMethod(Method):
                     for name, loss in losses.items()
                 }
             means = {name: loss.detach().sum(1) for name, loss in losses.items()}
-            state = part.adaptation.inner_state
-            return MetaUpdate(terms, means, InnerState(*(part.sum(1) for part in state)), weights)
+            return MetaUpdate(terms, means, part.adaptation.inner_state.summed_over_tasks(), weights)
 
-        bytes_each = (batch.inner.steps + 1) * batch.theta.nbytes
-        return reduce(MetaUpdate.plus, batch.map_tasks(summed, bytes_each)).over(batch.tasks_per_replica)
+        return average_over_tasks(batch, summed)
+
+
+def query_loss(method: Method, network: Network, theta: Float[Tensor, "S B D"], tasks: Tasks) -> Float[Tensor, "S B"]:
+    """The mean loss of adapted parameters on the queries of each task."""
+    return network.sample_loss(method.predict(network, theta, tasks, tasks.query_x), tasks.query_y).mean(-1)
+
+
+def query_loss_after_adaptation(method: Method, batch: MetaBatch) -> MetaLosses:
+    """The usual meta-loss: adapt to the support of each task, then predict its queries."""
+    theta, _ = method.adapt(batch.adaptation)
+    return MetaLosses({META_LOSS: query_loss(method, batch.network, theta, batch.tasks)})

@@ -45,10 +45,6 @@ class Maml(GradientMethod):
     def meta_losses(self, batch: MetaBatch) -> MetaLosses:
         return self.objective.meta_losses(self, batch)
 
-    def query_loss(self, network: Network, theta: Float[Tensor, "S B D"], tasks: Tasks) -> Float[Tensor, "S B"]:
-        """The loss of adapted parameters on the queries of each task."""
-        return network.sample_loss(self.predict(network, theta, tasks, tasks.query_x), tasks.query_y).mean(-1)
-
     def adapt(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
         network, module = adaptation.network, adaptation.network.module
         transform = self.transform.bind(module, adaptation.extra)

@@ -11,7 +11,7 @@ from torch import Tensor
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods.gradient.adapted_parameters import AdaptedParameters, adapt_network
-from eigen_reptile.methods.gradient.gradient_method import META_LOSS, GradientMethod, MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import META_LOSS, GradientMethod, MetaLosses, query_loss
 from eigen_reptile.methods.method import Adaptation, MetaBatch, Requirements
 from eigen_reptile.nn.network import Network
 from eigen_reptile.runtime.rng import generator_at
@@ -48,10 +48,8 @@ class MetaDropout(GradientMethod):
         return Requirements(queries=True)
 
     def meta_losses(self, batch: MetaBatch) -> MetaLosses:
-        network, tasks = batch.network, batch.tasks
         theta, _ = self._adapt(batch.adaptation, samples=1)
-        predictions = self.predict(network, theta, tasks, tasks.query_x)
-        return MetaLosses({META_LOSS: network.sample_loss(predictions, tasks.query_y).mean(-1)})
+        return MetaLosses({META_LOSS: query_loss(self, batch.network, theta, batch.tasks)})
 
     def adapt(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
         return self._adapt(adaptation, self.samples)

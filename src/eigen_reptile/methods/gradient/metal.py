@@ -46,7 +46,7 @@ class Metal(GradientMethod):
     @property
     def requirements(self) -> Requirements:
         return Requirements(
-            queries=True, classes=True, support_in_batch=True, extra_parameters=self._initial_loss_networks
+            queries=True, classification_only=True, support_in_batch=True, extra_parameters=self._initial_loss_networks
         )
 
     def _initial_loss_networks(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:

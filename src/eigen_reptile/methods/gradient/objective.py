@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import MetaLosses, query_loss_after_adaptation
 from eigen_reptile.methods.method import MetaBatch, Requirements
 
 if TYPE_CHECKING:
@@ -34,5 +34,4 @@ class QueryLoss(Objective):
         return Requirements(queries=True)
 
     def meta_losses(self, maml: "Maml", batch: MetaBatch) -> MetaLosses:
-        theta, _ = maml.adapt(batch.adaptation)
-        return MetaLosses({META_LOSS: maml.query_loss(batch.network, theta, batch.tasks)})
+        return query_loss_after_adaptation(maml, batch)

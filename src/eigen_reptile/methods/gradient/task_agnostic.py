@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.errors import ConfigError
-from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses, query_loss
 from eigen_reptile.methods.gradient.maml import Maml
 from eigen_reptile.methods.gradient.objective import Objective
 from eigen_reptile.methods.method import MetaBatch, Requirements
@@ -37,7 +37,7 @@ class EntropyReduction(Objective):
 
     @property
     def requirements(self) -> Requirements:
-        return Requirements(queries=True, classes=True)
+        return Requirements(queries=True, classification_only=True)
 
     def meta_losses(self, maml: Maml, batch: MetaBatch) -> MetaLosses:
         network, tasks, start = batch.network, batch.tasks, batch.adaptation
@@ -49,8 +49,8 @@ class EntropyReduction(Objective):
         else:
             before, after = (network.outputs(point, tasks.x) for point in (start.network_theta, adapted))
         reduction = (_entropy(before) - _entropy(after)).mean(-1)
-        query_loss = network.sample_loss(predictions, tasks.query_y).mean(-1)
-        return MetaLosses({META_LOSS: query_loss - self.strength * reduction})
+        loss_on_queries = network.sample_loss(predictions, tasks.query_y).mean(-1)
+        return MetaLosses({META_LOSS: loss_on_queries - self.strength * reduction})
 
 
 @final
@@ -74,12 +74,12 @@ class LossInequality(Objective):
 
     @property
     def requirements(self) -> Requirements:
-        return Requirements(queries=True, least_tasks=2)  # a single loss is equal to itself
+        return Requirements(queries=True, min_tasks=2)  # a single loss is equal to itself
 
     def meta_losses(self, maml: Maml, batch: MetaBatch) -> MetaLosses:
         network, tasks, start = batch.network, batch.tasks, batch.adaptation
         theta, _ = maml.adapt(start)
-        query_loss = maml.query_loss(network, theta, tasks)
+        loss_on_queries = query_loss(maml, network, theta, tasks)
         x, y = (tasks.x, tasks.y) if self.samples == "support" else (tasks.query_x, tasks.query_y)
         loss = network.losses(start.network_theta, x, y).mean(-1).clamp(min=1e-6)
         log = loss.log()
@@ -88,7 +88,7 @@ class LossInequality(Objective):
             "atkinson": (loss, log),
             "log-variance": (log, log.square()),
         }[self.measure]
-        return MetaLosses({META_LOSS: query_loss, FIRST: first, SECOND: second}, self._weights)
+        return MetaLosses({META_LOSS: loss_on_queries, FIRST: first, SECOND: second}, self._weights)
 
     def _weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:
         """The chain rule: the derivatives of the measure by its two means."""

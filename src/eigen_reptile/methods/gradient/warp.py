@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.inner import InnerState
-from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import META_LOSS, MetaLosses, query_loss
 from eigen_reptile.methods.gradient.maml import Maml
 from eigen_reptile.methods.gradient.objective import Objective
 from eigen_reptile.methods.gradient.task_agnostic import check_strength
@@ -45,7 +45,7 @@ class WarpedSteps(Objective):
         frozen = network.module.within(maml.adapted.frozen)
         if not frozen:
             theta, _ = maml.adapt(start)
-            return MetaLosses({META_LOSS: maml.query_loss(network, theta, tasks)})
+            return MetaLosses({META_LOSS: query_loss(maml, network, theta, tasks)})
         is_frozen = network.module.mask(frozen, batch.theta.device)
         theta, state = start.theta, start.inner_state
         one_step_losses = []
@@ -54,9 +54,9 @@ class WarpedSteps(Objective):
             here = torch.where(is_frozen, start.theta, theta.detach())
             known = InnerState(*(part.detach() for part in state))
             ahead, _ = maml.adapt(step._replace(theta=here, inner_state=known))
-            one_step_losses.append(maml.query_loss(network, ahead, tasks))
+            one_step_losses.append(query_loss(maml, network, ahead, tasks))
             theta, state = maml.adapt(step)
-        losses = {META_LOSS: maml.query_loss(network, theta, tasks), WARP_LOSS: torch.stack(one_step_losses).sum(0)}
+        losses = {META_LOSS: query_loss(maml, network, theta, tasks), WARP_LOSS: torch.stack(one_step_losses).sum(0)}
         return MetaLosses(losses, self._weights)
 
     def _weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:

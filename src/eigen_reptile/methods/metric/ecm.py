@@ -50,7 +50,7 @@ class Ecm(MetricMethod):
 
     @property
     def requirements(self) -> Requirements:
-        return replace(METRIC, epochs=True, extra_parameters=self._initial_class_vectors)
+        return replace(METRIC, supports_epochs=True, extra_parameters=self._initial_class_vectors)
 
     def _initial_class_vectors(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:
         return initial_vectors(seed, spec.classes, network.module.features(spec.shape))

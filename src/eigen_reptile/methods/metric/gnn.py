@@ -10,9 +10,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from eigen_reptile.errors import ConfigError
-from eigen_reptile.methods.gradient.gradient_method import MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import MetaLosses, query_loss_after_adaptation
 from eigen_reptile.methods.method import MetaBatch, Requirements, TaskSpec
-from eigen_reptile.methods.metric.metric_method import METRIC, MetricMethod, embed, query_loss, support_one_hot
+from eigen_reptile.methods.metric.metric_method import METRIC, MetricMethod, embed, support_one_hot
 from eigen_reptile.nn.flat_module import FlatModule
 from eigen_reptile.nn.losses import CrossEntropy
 from eigen_reptile.nn.network import Network
@@ -49,7 +49,7 @@ class Gnn(MetricMethod):
     @property
     def requirements(self) -> Requirements:
         # The nodes have a feature for each class, so that the number of classes is fixed.
-        return replace(METRIC, any_way=False, extra_parameters=self._initial_graph)
+        return replace(METRIC, flexible_way=False, extra_parameters=self._initial_graph)
 
     def _initial_graph(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""
@@ -58,7 +58,7 @@ class Gnn(MetricMethod):
         return torch.cat([part.module.init(int(rng.integers(2**63))) for part in parts])
 
     def meta_losses(self, batch: MetaBatch) -> MetaLosses:
-        return query_loss(self, batch)
+        return query_loss_after_adaptation(self, batch)
 
     def predict(
         self, network: Network, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]

@@ -8,13 +8,15 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from eigen_reptile.inner import InnerState
-from eigen_reptile.methods.gradient.gradient_method import META_LOSS, GradientMethod, MetaLosses
-from eigen_reptile.methods.method import Adaptation, MetaBatch, Method, Requirements
+from eigen_reptile.methods.gradient.gradient_method import GradientMethod
+from eigen_reptile.methods.method import Adaptation, Requirements
 from eigen_reptile.nn.network import Network
 from eigen_reptile.runtime.rng import generator_at
 from eigen_reptile.tasks import Tasks
 
-METRIC = Requirements(queries=True, classes=True, inner_loop=False, support_in_batch=True, any_way=True)
+METRIC = Requirements(
+    queries=True, classification_only=True, inner_loop=False, support_in_batch=True, flexible_way=True
+)
 """The usual requirements of a metric method."""
 
 
@@ -24,13 +26,6 @@ class MetricMethod(GradientMethod):
 
     def adapt(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
         return adaptation.theta, adaptation.inner_state
-
-
-def query_loss(method: Method, batch: MetaBatch) -> MetaLosses:
-    """The loss of a method's predictions for the queries of each task."""
-    tasks, network = batch.tasks, batch.network
-    predictions = method.predict(network, batch.adaptation.theta, tasks, tasks.query_x)
-    return MetaLosses({META_LOSS: network.sample_loss(predictions, tasks.query_y).mean(-1)})
 
 
 def embed(

@@ -54,7 +54,7 @@ class MixtFsl(MetricMethod):
 
     @property
     def requirements(self) -> Requirements:
-        return replace(METRIC, epochs=True, extra_parameters=self._initial_components)
+        return replace(METRIC, supports_epochs=True, extra_parameters=self._initial_components)
 
     def _initial_components(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:
         """The components, class after class."""

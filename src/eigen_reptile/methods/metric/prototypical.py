@@ -6,14 +6,13 @@ from typing import final
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from eigen_reptile.methods.gradient.gradient_method import MetaLosses
+from eigen_reptile.methods.gradient.gradient_method import MetaLosses, query_loss_after_adaptation
 from eigen_reptile.methods.method import MetaBatch, Requirements
 from eigen_reptile.methods.metric.metric_method import (
     METRIC,
     MetricMethod,
     class_means,
     embed,
-    query_loss,
     squared_distances,
     support_one_hot,
 )
@@ -34,7 +33,7 @@ class Prototypical(MetricMethod):
         return METRIC
 
     def meta_losses(self, batch: MetaBatch) -> MetaLosses:
-        return query_loss(self, batch)
+        return query_loss_after_adaptation(self, batch)
 
     def predict(
         self, network: Network, theta: Float[Tensor, "S B D"], tasks: Tasks, x: Shaped[Tensor, "S B q *shape"]

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar, NamedTuple
 
 from jaxtyping import Float, Shaped
@@ -16,6 +15,7 @@ from eigen_reptile.methods.method import (
     Method,
     Requirements,
     WeightRule,
+    average_over_tasks,
     unweighted,
 )
 from eigen_reptile.nn.network import Network
@@ -65,10 +65,9 @@ class TrajectoryMethod(Method):
             W, end = trajectory(network.gradient, theta, state, tasks.x, batches, inner)
             vector, stats, weights = direction_of(W)
             sums = {name: values.sum(1) for name, values in stats.items()}
-            return MetaUpdate({DIRECTION: vector.sum(1)}, sums, InnerState(*(part.sum(1) for part in end)), weights)
+            return MetaUpdate({DIRECTION: vector.sum(1)}, sums, end.summed_over_tasks(), weights)
 
-        bytes_each = (batch.inner.steps + 1) * batch.theta.nbytes
-        return reduce(MetaUpdate.plus, batch.map_tasks(summed, bytes_each)).over(batch.tasks_per_replica)
+        return average_over_tasks(batch, summed)
 
     def adapt(self, adaptation: Adaptation) -> tuple[Float[Tensor, "S B D"], InnerState]:
         network, theta, state, tasks, batches, inner = adaptation

@@ -78,7 +78,7 @@ class Ispl(SampleSelector):
         return Ispl(prior_batches=3, gamma=10.0, grown=False, unit="nats", decay=0.6, floor=math.log(5))
 
     @staticmethod
-    def authors_bytecode() -> "Ispl":
+    def authors() -> "Ispl":
         """The rule in the authors' compiled program: the easiest of the candidates are discarded, easiest first."""
         return Ispl(
             prior_batches=3,
@@ -91,7 +91,7 @@ class Ispl(SampleSelector):
             discard="easiest",
         )
 
-    def batches(self, inner: InnerConfig) -> int:
+    def batches_to_draw(self, inner: InnerConfig) -> int:
         assert inner.batch is not None  # checked by WithSampleSelection
         to_fit = inner.batch * (self.prior_batches or inner.steps + self.extra_batches)
         if to_fit < self.priors:
@@ -100,7 +100,7 @@ class Ispl(SampleSelector):
             )
         return inner.steps + self.extra_batches + self.prior_batches
 
-    def samples(self, inner: InnerConfig) -> int:
+    def selection_samples(self, inner: InnerConfig) -> int:
         """Those that the priors are fitted to, and the candidates that they judge, before and after the fit."""
         assert inner.batch is not None  # checked by WithSampleSelection
         candidates = inner.batch * (inner.steps + self.extra_batches)

@@ -35,7 +35,7 @@ class RobustLoss(Method):
 
     @property
     def requirements(self) -> Requirements:
-        return replace(self.method.requirements, classes=True)
+        return replace(self.method.requirements, classification_only=True)
 
     def meta_update(self, batch: MetaBatch) -> MetaUpdate:
         return self.method.meta_update(batch._replace(network=self._robust(batch.network)))

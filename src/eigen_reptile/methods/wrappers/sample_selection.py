@@ -30,12 +30,12 @@ class SampleSelector(ABC):
     """A rule that decides from which samples of a task to learn."""
 
     @abstractmethod
-    def batches(self, inner: InnerConfig) -> int:
-        """Mini-batches to draw from each task, from which those of the inner loop are selected."""
+    def batches_to_draw(self, inner: InnerConfig) -> int:
+        """Number of mini-batches to draw from each task, from which those of the inner loop are selected."""
 
     @abstractmethod
-    def samples(self, inner: InnerConfig) -> int:
-        """Samples of a task that pass through the network for the selection."""
+    def selection_samples(self, inner: InnerConfig) -> int:
+        """Number of samples of a task that pass through the network for the selection."""
 
     @abstractmethod
     def select(self, batch: MetaBatch) -> Selection:
@@ -66,15 +66,15 @@ class WithSampleSelection(Method):
     def requirements(self) -> Requirements:
         return replace(
             self.method.requirements,
-            batches=self._batches,
+            batches_to_draw=self._batches_to_draw,
             distinct_samples=True,
-            selection_samples=self.selector.samples,
+            selection_samples=self.selector.selection_samples,
         )
 
-    def _batches(self, inner: InnerConfig) -> int:
+    def _batches_to_draw(self, inner: InnerConfig) -> int:
         if inner.batch is None:
             raise ConfigError("`inner.batch` must be a number of samples for a method that selects samples, not None")
-        return self.selector.batches(inner)
+        return self.selector.batches_to_draw(inner)
 
     def meta_update(self, batch: MetaBatch) -> MetaUpdate:
         parts = list(batch.map_tasks(self.selector.select, batch.inner.steps * batch.theta.nbytes))

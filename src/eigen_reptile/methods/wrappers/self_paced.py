@@ -38,10 +38,10 @@ class SelfPaced(SampleSelector):
         if self.every < 1:
             raise ConfigError(f"`method.selector.every` must be at least 1, not {self.every}")
 
-    def batches(self, inner: InnerConfig) -> int:
+    def batches_to_draw(self, inner: InnerConfig) -> int:
         return inner.steps
 
-    def samples(self, inner: InnerConfig) -> int:
+    def selection_samples(self, inner: InnerConfig) -> int:
         """All candidates twice: to fit the model, and to score them."""
         assert inner.batch is not None  # checked by WithSampleSelection
         return 2 * inner.steps * inner.batch
