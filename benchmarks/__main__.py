@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from benchmarks import BENCHMARKS
-from eigen_reptile.cli.arguments import UsageError, check_positive, no_such
+from eigen_reptile.cli.arguments import UsageError, check_positive, unknown_name_message
 from eigen_reptile.cli.options import Output
 from eigen_reptile.cli.output import progress_bars, show_table
 from eigen_reptile.errors import RunError
@@ -62,13 +62,13 @@ def parse(args: Sequence[str]) -> Options:
     except argparse.ArgumentError as error:
         raise UsageError(str(error)) from error
     if unknown and unknown[0].startswith("-"):
-        raise UsageError(no_such("option", unknown[0].partition("=")[0], FLAGS))
+        raise UsageError(unknown_name_message("option", unknown[0].partition("=")[0], FLAGS))
     if unknown:
         raise UsageError(f"unexpected argument {unknown[0]}")
     if found.name is None:
         raise UsageError(f"name a benchmark: {', '.join(BENCHMARKS)}")
     if found.name not in BENCHMARKS:
-        raise UsageError(no_such("benchmark", found.name, list(BENCHMARKS)))
+        raise UsageError(unknown_name_message("benchmark", found.name, list(BENCHMARKS)))
     check_positive("--repeats", found.repeats)
     if found.out is not None and not found.out.parent.is_dir():
         raise UsageError(f"--out: there is no folder {found.out.parent}")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from benchmarks.peers import float_data
-from benchmarks.timing import Contender, Entry
+from benchmarks.timing import Contender, ContenderFactory
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import no_progress
@@ -37,9 +37,9 @@ def library_contender(exp: Experiment) -> Contender:
     return contender
 
 
-def library_entry(exp: Experiment, iterations: float = 1) -> Entry:
+def library_entry(exp: Experiment, iterations: float = 1) -> ContenderFactory:
     """The entry of `library_contender`; all methods of this library share a process."""
-    return Entry(partial(library_contender, exp), iterations, process="library")
+    return ContenderFactory(partial(library_contender, exp), iterations, process="library")
 
 
 def library_setup(exp: Experiment) -> Setup:
@@ -78,7 +78,7 @@ def bare_forward_passes(exp: Experiment, build: Callable[[], nn.Module]) -> Cont
     return contender
 
 
-def in_sequence(makers: Sequence[Callable[[], Contender]]) -> Contender:
+def combined_contender(makers: Sequence[Callable[[], Contender]]) -> Contender:
     """Several contenders one after the other, as one."""
     contenders = [make() for make in makers]
 

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.contenders import bare_passes, library_entry, matrix_product
 from benchmarks.peers import higher_reptile, peer_contender, plain_reptile, torchopt_reptile
-from benchmarks.timing import Entry, compare_speeds
+from benchmarks.timing import ContenderFactory, compare_speeds
 from eigen_reptile.data import Banks, Dataset, ImageBank
 from eigen_reptile.methods import METHODS
 from eigen_reptile.nn import Conv4
@@ -74,17 +74,17 @@ def conv4(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
     groups = {}
     for side, channels, filters in SIZES:
         exp, build = experiment(side, channels, filters), partial(plain_conv4, side, channels, filters)
-        entries = {"plain PyTorch": Entry(partial(peer_contender, plain_reptile, exp, build))}
+        entries = {"plain PyTorch": ContenderFactory(partial(peer_contender, plain_reptile, exp, build))}
         for name, peer in PEERS.items():
             if find_spec(name):
-                entries[name] = Entry(partial(peer_contender, peer, exp, build))
+                entries[name] = ContenderFactory(partial(peer_contender, peer, exp, build))
         for method in ("reptile", "eigen-reptile"):
             entries[method] = library_entry(replace(exp, method=METHODS[method]))
         bare = partial(plain_conv4, side, max(2, channels), filters)
-        entries["bare passes"] = Entry(partial(bare_passes, exp, bare))
+        entries["bare passes"] = ContenderFactory(partial(bare_passes, exp, bare))
         # The number of iterations that have as many operations as one product.
         iterations = 2 * PRODUCT_SIDE**3 / operations_per_iteration(exp, build(), (channels, side, side))
-        entries["matrix product"] = Entry(partial(matrix_product, PRODUCT_SIDE), iterations)
+        entries["matrix product"] = ContenderFactory(partial(matrix_product, PRODUCT_SIDE), iterations)
         groups[f"{side} x {side} x {channels}, {filters} filters"] = entries
     about = (
         "Outer iterations per second: 5 tasks, 7 steps of 10 images, Adam. Bare passes are only the forward and "

@@ -4,7 +4,7 @@ from functools import partial
 
 import torch
 
-from benchmarks.timing import Contender, Entry, compare_speeds
+from benchmarks.timing import Contender, ContenderFactory, compare_speeds
 from eigen_reptile.direction import main_direction
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress
@@ -17,8 +17,8 @@ def direction(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
     """Main directions per second of trajectories with 8 rows and up to 10 million parameters, against `W.sum()`."""
     groups = {
         f"{ROWS} x {columns:,}": {
-            "W.sum()": Entry(partial(sum_contender, columns)),
-            "main_direction(W)": Entry(partial(direction_contender, columns)),
+            "W.sum()": ContenderFactory(partial(sum_contender, columns)),
+            "main_direction(W)": ContenderFactory(partial(direction_contender, columns)),
         }
         for columns in SIZES
     }

@@ -6,7 +6,7 @@ from functools import partial
 
 from benchmarks.contenders import bare_passes, library_setup
 from benchmarks.conv4 import experiment, plain_conv4
-from benchmarks.timing import Contender, Entry, compare_speeds
+from benchmarks.timing import Contender, ContenderFactory, compare_speeds
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 from eigen_reptile.training.config import Experiment
@@ -29,9 +29,9 @@ def evaluation(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
         meta=replace(exp.meta, batch=TASKS),
     )
     entries = {
-        "bare passes": Entry(partial(bare_passes, passes, partial(plain_conv4, 32, 3, 32)), TASKS),
-        "transductive": Entry(partial(evaluation_contender, exp, ["transductive"]), TASKS),
-        "transductive and inductive": Entry(partial(evaluation_contender, exp, MODES), TASKS),
+        "bare passes": ContenderFactory(partial(bare_passes, passes, partial(plain_conv4, 32, 3, 32)), TASKS),
+        "transductive": ContenderFactory(partial(evaluation_contender, exp, ["transductive"]), TASKS),
+        "transductive and inductive": ContenderFactory(partial(evaluation_contender, exp, MODES), TASKS),
     }
     about = (
         f"Tasks per second: adaptation in {steps} steps of {way} images, and predictions for {exp.evaluation.queries} "

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.contenders import bare_forward_passes, bare_passes, in_sequence, library_contender, library_entry
+from benchmarks.contenders import bare_forward_passes, bare_passes, combined_contender, library_contender, library_entry
 from benchmarks.conv4 import experiment, plain_conv4
-from benchmarks.timing import Entry, compare_speeds
+from benchmarks.timing import ContenderFactory, compare_speeds
 from eigen_reptile.methods import METHODS, Ispl
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress
@@ -30,7 +30,7 @@ def ispl(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
         ]
         groups[f"{side} x {side}"] = {
             "reptile": library_entry(exp),
-            TOGETHER: Entry(partial(in_sequence, passes)),
+            TOGETHER: ContenderFactory(partial(combined_contender, passes)),
             **{name: library_entry(replace(exp, method=METHODS[name])) for name in WITH_ISPL},
         }
     batch, tasks = exp.inner.batch, exp.meta.batch

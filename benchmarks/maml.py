@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from benchmarks.contenders import library_entry
 from benchmarks.conv4 import RandomImages, plain_conv4
 from benchmarks.peers import MakeOptimizer, MeanLoss, peer_contender
-from benchmarks.timing import Entry, compare_speeds
+from benchmarks.timing import ContenderFactory, compare_speeds
 from eigen_reptile.methods import AdaptedParameters, Maml
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress
@@ -30,7 +30,7 @@ def maml(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
         entries = {"maml": library_entry(exp)}
         for name, peer in PEERS.items():
             if find_spec(name):
-                entries[name] = Entry(partial(peer_contender, peer, exp, build))
+                entries[name] = ContenderFactory(partial(peer_contender, peer, exp, build))
         groups[f"{side} x {side} x {channels}"] = entries
     about = (
         f"Outer iterations per second of MAML: {exp.meta.batch} tasks, {exp.inner.steps} steps on {exp.task.support} "
@@ -58,7 +58,7 @@ def higher_maml(
             for batch_x, batch_y in mini_batches:
                 stepper.step(loss(adapted(batch_x), batch_y))
             loss(adapted(x), y).backward()
-    _descend(module, outer_lr / tasks.x.shape[1])
+    _gradient_step(module, outer_lr / tasks.x.shape[1])
 
 
 def torchopt_maml(
@@ -75,7 +75,7 @@ def torchopt_maml(
         loss(module(x), y).backward()
         torchopt.recover_state_dict(module, module_state)
         torchopt.recover_state_dict(stepper, stepper_state)
-    _descend(module, outer_lr / tasks.x.shape[1])
+    _gradient_step(module, outer_lr / tasks.x.shape[1])
 
 
 PEERS = {"higher": higher_maml, "torchopt": torchopt_maml}
@@ -88,7 +88,7 @@ def _each_task(tasks: Tasks, batches: Batches) -> Iterator[tuple[list[tuple[Tens
         yield mini_batches, (tasks.query_x[0, task], tasks.query_y[0, task])
 
 
-def _descend(module: nn.Module, rate: float) -> None:
+def _gradient_step(module: nn.Module, rate: float) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.grad is not None:

@@ -39,14 +39,14 @@ def memory(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
 
 def peak_bytes(exp: Experiment, iterations: int) -> tuple[int, int]:
     """The number of parameters, and the bytes by which training raises the peak memory of this process."""
-    before, d = _peak(), library_setup(exp).network.d
+    before, d = _peak_memory(), library_setup(exp).network.d
     contender = library_contender(exp)
     for _ in range(iterations):
         contender()
-    return d, _peak() - before
+    return d, _peak_memory() - before
 
 
-def _peak() -> int:
+def _peak_memory() -> int:
     import resource  # not available on Windows
 
     kibibytes: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

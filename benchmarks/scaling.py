@@ -20,7 +20,7 @@ TASKS = (1, 2, 4, 8, 16)
 
 def scaling(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
     """Milliseconds of an iteration by inner steps, parameters and tasks, and the overhead of Eigen-Reptile."""
-    sizes = list(_sizes())
+    sizes = list(_experiments_by_size())
     pair = ("reptile", "eigen-reptile")
     groups = {
         f"{what} {number:,}": {name: library_entry(replace(exp, method=METHODS[name])) for name in pair}
@@ -39,7 +39,7 @@ def scaling(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
     return table._replace(about=about, columns=columns, rows=rows)
 
 
-def _sizes() -> Iterator[tuple[str, int, Experiment]]:
+def _experiments_by_size() -> Iterator[tuple[str, int, Experiment]]:
     base = experiment(28, 1, 32)
     for steps in STEPS:
         yield "inner steps", steps, replace(base, inner=replace(base.inner, steps=steps))

@@ -6,7 +6,7 @@ from functools import partial
 
 from benchmarks.contenders import jax_meta, library_entry
 from benchmarks.peers import peer_contender, plain_reptile
-from benchmarks.timing import Entry, compare_speeds
+from benchmarks.timing import ContenderFactory, compare_speeds
 from eigen_reptile.methods import METHODS
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress
@@ -26,12 +26,14 @@ def sine(repeats: int, start_progress: StartProgress) -> BenchmarkTable:
     for title, batch, seeds in SIZES:
         exp = Experiment(meta=MetaConfig(batch=batch, steps=1_000_000, lr=(0.1,)))
         build = partial(exp.model.build, (1,), 1)
-        groups[title] = {"plain PyTorch": Entry(partial(peer_contender, plain_reptile, exp, build))}
+        groups[title] = {"plain PyTorch": ContenderFactory(partial(peer_contender, plain_reptile, exp, build))}
         for method in ("reptile", "eigen-reptile"):
             seeded = replace(exp, method=METHODS[method], seeds=tuple(range(seeds)))
             groups[title][method] = library_entry(seeded, seeds)
         if jax_python:
-            groups[title]["jax-meta"] = Entry(partial(jax_meta, jax_python, batch, JAX_ITERATIONS), JAX_ITERATIONS)
+            groups[title]["jax-meta"] = ContenderFactory(
+                partial(jax_meta, jax_python, batch, JAX_ITERATIONS), JAX_ITERATIONS
+            )
     about = (
         "Iterations per second, summed over the seeds that are trained side by side: 5 steps of 10 points, plain "
         "gradient descent. Plain PyTorch and jax-meta train one seed, and their time does not include sampling; "

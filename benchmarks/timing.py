@@ -31,7 +31,7 @@ TimedProcess = Callable[[float], Mapping[str, float]]
 """From the seconds of a turn to the calls per second of each contender in a process."""
 
 
-class Entry(NamedTuple):
+class ContenderFactory(NamedTuple):
     """A contender that is yet to be made."""
 
     make: Callable[[], Contender]
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 def compare_speeds(
     title: str,
     about: str,
-    groups: Mapping[str, Mapping[str, Entry]],
+    groups: Mapping[str, Mapping[str, ContenderFactory]],
     against: Sequence[str],
     repeats: int,
     start_progress: StartProgress,
@@ -85,9 +85,9 @@ def _median_ratio(own: Sequence[float], other: Sequence[float]) -> float:
 
 
 @contextmanager
-def _warm_processes(entries: Mapping[str, Entry]) -> Iterator[Sequence[TimedProcess]]:
+def _warm_processes(entries: Mapping[str, ContenderFactory]) -> Iterator[Sequence[TimedProcess]]:
     """Processes with these contenders, which start and warm up side by side."""
-    shared: dict[str, dict[str, Entry]] = {}
+    shared: dict[str, dict[str, ContenderFactory]] = {}
     for name, entry in entries.items():
         shared.setdefault(entry.process or name, {})[name] = entry
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def _warm_processes(entries: Mapping[str, Entry]) -> Iterator[Sequence[TimedProc
 
 
 @contextmanager
-def _started_process(entries: Mapping[str, Entry]) -> Iterator[TimedProcess]:
+def _started_process(entries: Mapping[str, ContenderFactory]) -> Iterator[TimedProcess]:
     """A process that makes these contenders in the background."""
     context = get_context("spawn")
     connection, its_end = context.Pipe()
@@ -121,7 +121,7 @@ def _started_process(entries: Mapping[str, Entry]) -> Iterator[TimedProcess]:
         process.join()
 
 
-def _serve(entries: Mapping[str, Entry], connection: Connection) -> None:
+def _serve(entries: Mapping[str, ContenderFactory], connection: Connection) -> None:
     """The main function of a process."""
     contenders = {name: entry.make() for name, entry in entries.items()}
     for contender in contenders.values():

@@ -59,11 +59,11 @@ def main_direction_or_nan(
     The result for a trajectory with NaN or infinity is NaN, and its entry in the mask, which is returned second, False.
     """
     gram, scale = _centred_gram(W)
-    weights, ratio, travelled = _solve(gram, scale.to(gram.device), length, fix_sign)
+    weights, ratio, travelled = _first_component(gram, scale.to(gram.device), length, fix_sign)
     return MainDirection(_combine_rows(W, weights, scale), ratio, travelled), scale.isfinite()
 
 
-def _solve(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _first_component(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
     """From the Gram matrix to the weights of the rows in e, the explained variance ratio and the length."""
     finite = scale.isfinite()
     gram = torch.where(finite[..., None, None], gram, 0.0)  # LAPACK raises on NaN

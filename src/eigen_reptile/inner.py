@@ -87,7 +87,7 @@ def adapt(
 ) -> tuple[Float[Tensor, "S B d"], InnerState]:
     """The last point of the inner loop, and the optimiser's state there."""
     end = theta, state
-    for point in _points(gradient, theta, state, x, batches, config):
+    for point in _points_of_inner_loop(gradient, theta, state, x, batches, config):
         end = point
     return end
 
@@ -102,24 +102,24 @@ def trajectory(
 ) -> tuple[Float[Tensor, "S B rows d"], InnerState]:
     """All points of the inner loop (W), the start first, and the optimiser's state at the end."""
     points, end = [theta], (theta, state)
-    for end in _points(gradient, theta, state, x, batches, config):
+    for end in _points_of_inner_loop(gradient, theta, state, x, batches, config):
         points.append(end[0])
     return torch.stack(points, dim=2), end[1]
 
 
-def _points(
+def _points_of_inner_loop(
     gradient: Gradient, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
     # Samples and rates of all steps are made at once: many small calls would cost time.
     steps, size = batches.chosen.shape[2:]
     samples = take_samples(x, batches.chosen.flatten(2)).unflatten(2, (steps, size))
-    parts = (samples, batches.y, batches.weight, _rates(state, steps, config))
+    parts = (samples, batches.y, batches.weight, _learning_rates(state, steps, config))
     for batch_x, y, weight, rate in zip(*(part.unbind(2) for part in parts), strict=True):
         theta, state = _optimizer_step(theta, gradient(theta, batch_x, y, weight), rate, state, config)
         yield theta, state
 
 
-def _rates(state: InnerState, steps: int, config: InnerConfig) -> Float[Tensor, "S B n 1"]:
+def _learning_rates(state: InnerState, steps: int, config: InnerConfig) -> Float[Tensor, "S B n 1"]:
     """The learning rate of each of the next steps; Adam's includes the bias correction."""
     number = state.steps[..., None] + torch.arange(1, steps + 1, device=state.steps.device)
     if config.optimizer == "sgd":

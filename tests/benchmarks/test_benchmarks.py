@@ -25,7 +25,7 @@ from benchmarks.peers import (
     plain_reptile,
     torchopt_reptile,
 )
-from benchmarks.timing import Entry, compare_speeds
+from benchmarks.timing import ContenderFactory, compare_speeds
 from eigen_reptile.errors import RunError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import METHODS, Ispl, MetaBatch
@@ -87,9 +87,9 @@ def test_maml_of_other_libraries_takes_the_same_step(peer: OuterIteration) -> No
     torch.testing.assert_close(theta - state.theta[0], after.theta[0] - state.theta[0], rtol=1e-6, atol=1e-10)
 
 
-def sleeper(seconds: object) -> Entry:
+def sleeper(seconds: object) -> ContenderFactory:
     """A contender whose process does not have to import these tests."""
-    return Entry(partial(partial, time.sleep, seconds))  # type: ignore[arg-type]
+    return ContenderFactory(partial(partial, time.sleep, seconds))  # type: ignore[arg-type]
 
 
 def test_speeds_count_iterations_and_ratios_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +177,11 @@ def test_passes_counted_for_ispl_are_those_that_it_makes() -> None:
 def test_a_python_without_jax_meta_names_the_missing_module(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RunError, match="jax-meta died"):
         compare_speeds(
-            "title", "", {"group": {"jax-meta": Entry(partial(jax_meta, sys.executable, 1, 1))}}, (), 1, no_progress
+            "title",
+            "",
+            {"group": {"jax-meta": ContenderFactory(partial(jax_meta, sys.executable, 1, 1))}},
+            (),
+            1,
+            no_progress,
         )
     assert "haiku" in capfd.readouterr().err

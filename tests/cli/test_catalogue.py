@@ -352,7 +352,7 @@ def test_entries_are_those_of_the_registries() -> None:
     from eigen_reptile.nn import MODELS
     from eigen_reptile.recipes import RECIPES
 
-    registries: dict[catalogue.Kind, Mapping[str, object]]
+    registries: dict[catalogue.RegistryKind, Mapping[str, object]]
     registries = {"methods": METHODS, "datasets": DATASETS, "models": MODELS}
     for kind, registry in registries.items():
         entries = catalogue.entries(kind)

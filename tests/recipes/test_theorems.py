@@ -14,7 +14,7 @@ from eigen_reptile.direction import main_direction
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.inner import InnerState, trajectory
 from eigen_reptile.recipes.theorems import STUDIES, noisy_tasks, run_study, study
-from eigen_reptile.recipes.theorems.gradient_noise import Setting, angles, quadratic_trajectory
+from eigen_reptile.recipes.theorems.gradient_noise import NoisyDescent, direction_angles, quadratic_trajectory
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.theory import StudyResult, read_studies, theory_claims
@@ -29,20 +29,21 @@ RESULTS = Path(__file__).parents[2] / "results"
 def test_a_trajectory_is_gradient_descent_on_the_quadratic_loss() -> None:
     start = torch.randn(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     curvature = torch.logspace(-1.5, 0, 5, dtype=torch.float64)
-    points = quadratic_trajectory(Setting(steps=4), start, torch.zeros(4, 5, dtype=torch.float64))
+    points = quadratic_trajectory(NoisyDescent(steps=4), start, torch.zeros(4, 5, dtype=torch.float64))
     point = start.clone().requires_grad_()
     for found in points[1:]:
         (gradient,) = torch.autograd.grad((curvature * point.square()).sum() / 2, point)
-        point = (point - Setting().rate * gradient).detach().requires_grad_()
+        point = (point - NoisyDescent().rate * gradient).detach().requires_grad_()
         torch.testing.assert_close(found, point.detach())
 
 
 def test_noise_accumulates_in_gradients_and_not_on_points() -> None:
     start, noise = torch.ones(5, dtype=torch.float64), torch.zeros(4, 5, dtype=torch.float64)
     noise[1] = 1
-    clean = quadratic_trajectory(Setting(steps=4), start, 0 * noise)
+    clean = quadratic_trajectory(NoisyDescent(steps=4), start, 0 * noise)
     gradients, points = (
-        quadratic_trajectory(Setting(steps=4, where=where), start, noise) - clean for where in ("gradients", "points")
+        quadratic_trajectory(NoisyDescent(steps=4, where=where), start, noise) - clean
+        for where in ("gradients", "points")
     )
     assert gradients[:2].abs().max() == 0
     assert (gradients[2:].abs() > 0).all()
@@ -51,7 +52,9 @@ def test_noise_accumulates_in_gradients_and_not_on_points() -> None:
 
 @pytest.mark.parametrize("where", ["gradients", "points"])
 def test_angles_vanish_without_noise_and_grow_with_it(where: Literal["gradients", "points"]) -> None:
-    quiet, little, much = (angles(Setting(dimensions=50, sigma=sigma, where=where), 20) for sigma in (0.0, 0.05, 1.0))
+    quiet, little, much = (
+        direction_angles(NoisyDescent(dimensions=50, sigma=sigma, where=where), 20) for sigma in (0.0, 0.05, 1.0)
+    )
     assert max(part.max() for part in quiet) < 1e-5
     for small, large in zip(little, much, strict=True):
         assert 0 < small.mean() < large.mean() < 90
@@ -59,8 +62,8 @@ def test_angles_vanish_without_noise_and_grow_with_it(where: Literal["gradients"
 
 def test_the_theorem_holds_where_its_assumption_holds() -> None:
     """With independent noise on many points in few dimensions, the main direction gets closer with more points."""
-    setting = Setting(dimensions=3, where="points")
-    few, many = (angles(setting.finer(steps), 40) for steps in (7, 255))
+    setting = NoisyDescent(dimensions=3, where="points")
+    few, many = (direction_angles(setting.finer(steps), 40) for steps in (7, 255))
     assert many[0].mean() < few[0].mean() / 2
     assert many[0].mean() < many[1].mean() / 2
 
@@ -116,7 +119,7 @@ def test_eigenvalues_against_a_dense_matrix() -> None:
 
 
 def test_a_line_has_means_and_intervals() -> None:
-    line = study.line("name", (1.0, 2.0), [np.array([1.0, 3.0, 2.0]), np.array([5.0, 5.0, 5.0])])
+    line = study.mean_line("name", (1.0, 2.0), [np.array([1.0, 3.0, 2.0]), np.array([5.0, 5.0, 5.0])])
     assert line.y == [2, 5]
     assert line.ci95 == pytest.approx([4.302652729 / math.sqrt(3), 0], rel=1e-5)
 
@@ -144,7 +147,7 @@ def test_every_study_runs_once_and_is_reported(tmp_path: Path, monkeypatch: pyte
     for name in STUDIES:
         module = import_module(f"eigen_reptile.recipes.theorems.{name.replace('-', '_')}")
         if name == "gradient-noise":
-            panel = {sigma: Setting(dimensions=10, sigma=sigma) for sigma in (0.1, 0.5)}
+            panel = {sigma: NoisyDescent(dimensions=10, sigma=sigma) for sigma in (0.1, 0.5)}
             monkeypatch.setattr(module, "PANELS", {("more noise", "sigma"): panel})
             monkeypatch.setattr(module, "DRAWS", 3)
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from eigen_reptile.report.collect import Cell, collect
+from eigen_reptile.report.collect import Cell, collect_results
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
@@ -48,7 +48,7 @@ def rows(text: str, section: str = "") -> dict[str, list[str]]:
 
 def cells_of(folder: Path) -> tuple[Cell, ...]:
     """The cells of the only group of results below a folder."""
-    (group,) = collect(folder)
+    (group,) = collect_results(folder)
     return group.cells
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from eigen_reptile.methods import METHODS
 from eigen_reptile.report.claims import experiment_claims
-from eigen_reptile.report.collect import collect
+from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.pages import write_report
 from report.shared import changed, saved
 
@@ -45,7 +45,7 @@ def test_verdicts_on_images_need_both_tasks_and_seeds(
             test["per_task"] = [[scores.tolist()] * len(seeds)] * 2
             test["per_seed"] = [[0.5 + (seed if ours else 0.0)] * 2 for seed in seeds]
 
-    groups = collect(changed(image_results / "shapes", tmp_path / "shapes", measured))
+    groups = collect_results(changed(image_results / "shapes", tmp_path / "shapes", measured))
     found = {claim.statement: claim for claim in experiment_claims(groups)}
     half = 100 * stats.t.ppf(0.975, 5) * stats.sem(wiggle)
     for form, expected in (("authors' form", verdict), ("paper's form", "inconclusive")):
@@ -93,14 +93,16 @@ LEVEL = np.linspace(0.5, 0.7, 6)
 def test_the_plateau_claim_compares_more_steps_with_seven(
     image_results: Path, tmp_path: Path, scores: dict[int, np.ndarray], verdict: str, measured: str
 ) -> None:
-    groups = collect(results_by_inner_steps(image_results, tmp_path / "inner-steps", scores))
+    groups = collect_results(results_by_inner_steps(image_results, tmp_path / "inner-steps", scores))
     (claim,) = (claim for claim in experiment_claims(groups) if claim.statement.startswith("From 7 inner steps on"))
     assert claim.verdict.startswith(verdict)
     assert measured in claim.measured
 
 
 def test_a_group_of_several_methods_has_no_plateau_claim(image_results: Path, tmp_path: Path) -> None:
-    (group,) = collect(results_by_inner_steps(image_results, tmp_path / "inner-steps", dict.fromkeys((3, 7, 9), LEVEL)))
+    (group,) = collect_results(
+        results_by_inner_steps(image_results, tmp_path / "inner-steps", dict.fromkeys((3, 7, 9), LEVEL))
+    )
     assert group.varies_inner_steps
     first, *others = group.cells
     other = replace(first.experiment, method=METHODS["average-weights"])

@@ -10,7 +10,7 @@ from scipy import stats
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.report.claims import experiment_claims, mean_validation_error
-from eigen_reptile.report.collect import collect
+from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.performance import write_performance
 from report.shared import cells_of, changed, rows, saved
@@ -66,7 +66,7 @@ def test_verdicts_follow_the_paired_difference(sine_results: Path, tmp_path: Pat
         for number, row in enumerate(result["test"][0]["per_seed"] if result["test"] else []):
             row[-1] = 1.0 + number + (shift + 0.01 * (number - 1) if name == "eigen-reptile-paper" else 0.0)
 
-    groups = collect(changed(sine_results, tmp_path, measured))
+    groups = collect_results(changed(sine_results, tmp_path, measured))
     found = {claim.statement: claim for claim in experiment_claims(groups)}
     claim = found["The main direction (paper's form) reaches a lower error than Reptile"]
     assert claim.verdict.startswith(verdict)
@@ -77,7 +77,7 @@ def test_without_the_sign_fix_the_verdict_follows_the_learning_curve(sine_result
     def no_progress(name: str, result: dict[str, Any]) -> None:
         result["learning_curve"]["score"] = [[2.0] * len(line) for line in result["learning_curve"]["score"]]
 
-    groups = collect(changed(sine_results, tmp_path, no_progress))
+    groups = collect_results(changed(sine_results, tmp_path, no_progress))
     assert mean_validation_error(groups[0].cells[-1]).tolist() == [2.0, 2.0, 2.0]
     (claim,) = (claim for claim in experiment_claims(groups) if claim.statement.startswith("Without the sign fix"))
     assert claim.verdict == "holds"

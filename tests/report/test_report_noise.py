@@ -9,7 +9,7 @@ import pytest
 from eigen_reptile.methods import METHODS
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.report.claims import experiment_claims
-from eigen_reptile.report.collect import Cell, collect
+from eigen_reptile.report.collect import Cell, collect_results
 from eigen_reptile.report.noise import Effect, cells_by_noise_rate, ispl_verdict, selection_table
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.report.verdicts import HOLDS, INCONCLUSIVE, REVERSED, verdict_on_difference
@@ -40,12 +40,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cell(results: Path, name: str) -> Cell:
-    (group,) = collect(results)
+    (group,) = collect_results(results)
     return next(cell for cell in group.cells if cell.name == name)
 
 
 def test_methods_are_compared_with_the_same_noise(results: Path) -> None:
-    by_statement = {claim.statement: claim for claim in experiment_claims(collect(results))}
+    by_statement = {claim.statement: claim for claim in experiment_claims(collect_results(results))}
     pairs = {
         "Eigen-Reptile (authors' form) is more accurate than Reptile: noisy, 1-shot, transductive": "p0",
         "Eigen-Reptile (authors' form) is more accurate than Reptile: noisy, 1-shot, transductive, 50 % symmetric "
@@ -58,7 +58,7 @@ def test_methods_are_compared_with_the_same_noise(results: Path) -> None:
 
 
 def test_the_effects_of_ispl_are_those_that_the_paper_claims(results: Path) -> None:
-    statements = {claim.statement for claim in experiment_claims(collect(results))}
+    statements = {claim.statement for claim in experiment_claims(collect_results(results))}
     noise = ", 50 % symmetric noise in the task"
     for column in ("inductive", "transductive"):
         assert f"ISPL hurts Eigen-Reptile: noisy, 1-shot, {column}, no noise" in statements
@@ -67,7 +67,7 @@ def test_the_effects_of_ispl_are_those_that_the_paper_claims(results: Path) -> N
 
 
 def test_robustness_is_the_difference_between_losses_of_accuracy(results: Path) -> None:
-    claims = experiment_claims(collect(results))
+    claims = experiment_claims(collect_results(results))
     (claim,) = (claim for claim in claims if "costs Eigen-Reptile less accuracy" in claim.statement)
     scores = {
         (name, end): cell(results, f"{name}-{end}").task_scores(1, "transductive")
@@ -80,7 +80,9 @@ def test_robustness_is_the_difference_between_losses_of_accuracy(results: Path) 
 
 
 def test_helping_more_is_the_difference_between_gains(results: Path) -> None:
-    (claim,) = (claim for claim in experiment_claims(collect(results)) if "helps Eigen-Reptile more" in claim.statement)
+    (claim,) = (
+        claim for claim in experiment_claims(collect_results(results)) if "helps Eigen-Reptile more" in claim.statement
+    )
     gains = []
     for end in NOISES:
         names = (f"eigen-reptile-ispl-{end}", f"eigen-reptile-{end}")
@@ -111,7 +113,7 @@ def test_the_verdict_depends_on_the_claimed_effect(effect: Effect, gain: int, ex
 
 
 def test_the_table_of_selection_and_the_figure_over_noise_rates(results: Path, tmp_path: Path) -> None:
-    (group,) = collect(results)
+    (group,) = collect_results(results)
     table = selection_table(group)
     assert table is not None
     by_cell = {name: cells for name, *cells in table.rows}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eigen_reptile.training.conclude import choose, summarise
+from eigen_reptile.training.conclude import choose_step_size, summarise_scores
 from eigen_reptile.training.evaluate import Scores
 
 
@@ -21,19 +21,19 @@ from eigen_reptile.training.evaluate import Scores
 def test_choice_among_step_sizes(errors: dict[float, float | None], lr: float, position: str) -> None:
     accuracies = {rate: None if error is None else -error for rate, error in errors.items()}
     for scores, higher_is_better in ((errors, False), (accuracies, True)):
-        choice = choose(scores, higher_is_better)
+        choice = choose_step_size(scores, higher_is_better)
         assert choice is not None
         assert (choice.lr, choice.position) == (lr, position)
         assert choice.validation == scores[lr]
 
 
 def test_no_choice_if_all_diverge() -> None:
-    assert choose({0.1: None, 0.2: None}, higher_is_better=False) is None
+    assert choose_step_size({0.1: None, 0.2: None}, higher_is_better=False) is None
 
 
 def test_a_summary_is_means_and_students_intervals() -> None:
     values = np.random.default_rng(0).random((3, 5, 2))
-    found = summarise(Scores(("inductive", "transductive"), values), 1, 15)
+    found = summarise_scores(Scores(("inductive", "transductive"), values), 1, 15)
     assert (found.shots, found.queries, found.tasks, found.columns) == (1, 15, 5, ("inductive", "transductive"))
     for column in range(2):
         seeds, tasks = values[:, :, column].mean(1), values[:, :, column].mean(0)
@@ -44,13 +44,13 @@ def test_a_summary_is_means_and_students_intervals() -> None:
             assert half_widths[column] == pytest.approx((high - low) / 2, rel=1e-5)
         assert found.per_task is not None
         np.testing.assert_allclose(np.array(found.per_task[column], dtype=float), values[:, :, column], rtol=1e-3)
-    assert summarise(Scores(("inductive",), values[:1, :, :1]), 1, 15).ci95_seeds == (None,)
+    assert summarise_scores(Scores(("inductive",), values[:1, :, :1]), 1, 15).ci95_seeds == (None,)
 
 
 def test_scores_that_are_not_finite_are_none() -> None:
     values = np.ones((2, 3, 1))
     values[0, 1] = np.nan
-    found = summarise(Scores(("5 steps",), values), 10, 50)
+    found = summarise_scores(Scores(("5 steps",), values), 10, 50)
     assert found.mean == found.ci95_seeds == (None,)
     assert found.per_seed == ((None,), (1.0,))
     assert found.per_task == (((1.0, None, 1.0), (1.0, 1.0, 1.0)),)

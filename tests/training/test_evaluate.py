@@ -27,9 +27,9 @@ from eigen_reptile.training.evaluate import (
     Mode,
     Scores,
     evaluate,
-    example,
     fit_curves,
     interval95,
+    predict_example,
 )
 from eigen_reptile.training.presets import preset
 from eigen_reptile.training.setup import Setup, set_up
@@ -292,7 +292,7 @@ def test_a_batch_is_never_larger_than_the_support() -> None:
 
 def test_the_example_is_a_task_with_the_predictions_of_each_replica() -> None:
     initialisation = image_initialisation("shared")
-    task, predicted = example(NETWORK, image_bank(), initialisation, IMAGES, TASK)
+    task, predicted = predict_example(NETWORK, image_bank(), initialisation, IMAGES, TASK)
     assert task.x.shape == (1, 1, 6, 3, 8, 9)
     rng = generator_at(IMAGES.seed, "snapshot", 0)
     tasks = sample_tasks(image_bank(), TASK, 1, [rng], dtype=torch.float64)

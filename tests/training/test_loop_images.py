@@ -25,12 +25,12 @@ from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import Initialisation, Mode, evaluate, example
+from eigen_reptile.training.evaluate import Initialisation, Mode, evaluate, predict_example
 from eigen_reptile.training.experiment import read_examples, run
 from eigen_reptile.training.loop import iterate
 from eigen_reptile.training.result import Result
 from eigen_reptile.training.setup import Setup, set_up
-from eigen_reptile.training.state import Best, TrainState
+from eigen_reptile.training.state import BestSoFar, TrainState
 from interrupted import Interrupted, interrupt_at
 from patterns import SMALL
 
@@ -46,7 +46,7 @@ def by_hand(exp: Experiment) -> tuple[Setup, list[TrainState]]:
     return setup, states
 
 
-def scores(setup: Setup, kept: TrainState | Best, split: Literal["validation", "test"], shots: int) -> np.ndarray:
+def scores(setup: Setup, kept: TrainState | BestSoFar, split: Literal["validation", "test"], shots: int) -> np.ndarray:
     """Accuracies (S, T, K) on all tasks of a split; the test's also in the inductive mode."""
     config = setup.exp.evaluation
     count = config.monitor_tasks if split == "validation" else config.tasks
@@ -59,7 +59,7 @@ def scores(setup: Setup, kept: TrainState | Best, split: Literal["validation", "
     ).values
 
 
-def assert_tested(result: Result, setup: Setup, kept: TrainState | Best) -> None:
+def assert_tested(result: Result, setup: Setup, kept: TrainState | BestSoFar) -> None:
     assert result.test is not None
     for test, shots in zip(result.test, (1, 2), strict=True):
         assert (test.shots, test.queries, test.tasks) == (shots, 3, 4)
@@ -82,7 +82,7 @@ def test_the_best_point_of_the_learning_curve_is_kept_and_tested(tmp_path: Path)
     assert [replica.best_at for replica in result.replicas] == at.tolist()
     found = load_file(tmp_path / "best/checkpoints/step-000000020.safetensors")
     at_best = [states[step] for step in at]
-    best = Best(
+    best = BestSoFar(
         torch.stack([state.theta[replica] for replica, state in enumerate(at_best)]),
         InnerState(
             torch.stack([state.inner_state.square[replica] for replica, state in enumerate(at_best)]),
@@ -101,7 +101,7 @@ def test_the_best_point_of_the_learning_curve_is_kept_and_tested(tmp_path: Path)
     assert shown is not None
     inner_state = InnerState(*(part[:1] for part in best.inner_state))
     first = Initialisation(best.theta[:1], inner_state, SMALL.inner, SMALL.method)
-    task, predicted = example(setup.network, setup.banks.test, first, SMALL.evaluation, TaskShape(3, 1, 3))
+    task, predicted = predict_example(setup.network, setup.banks.test, first, SMALL.evaluation, TaskShape(3, 1, 3))
     for name, images in (("support", task.x), ("query", task.query_x)):
         assert np.array_equal(shown[name], images[0, 0])
     assert np.array_equal(shown["query_y"], task.query_y[0, 0])

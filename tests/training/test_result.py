@@ -19,7 +19,7 @@ from eigen_reptile.training.result import (
     Result,
     Snapshot,
     TestScores,
-    Trained,
+    TrainingSource,
     read_result,
 )
 from eigen_reptile.training.serialise import to_json
@@ -42,7 +42,7 @@ RESULT = Result(
     ),
     seconds=1.5,
     environment=ENVIRONMENT,
-    trained=Trained(to_json(Experiment()), "abc"),
+    trained=TrainingSource(to_json(Experiment()), "abc"),
 )
 
 # Training in another test of this process may have set denormal numbers to flush to zero.

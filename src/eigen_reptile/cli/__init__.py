@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from eigen_reptile.cli.arguments import UsageError, asks_for_help, named
+from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
 from eigen_reptile.errors import ConfigError, DataError, RunError
 
@@ -97,7 +97,7 @@ def _run(args: Sequence[str]) -> int:
 
         print(version("eigen-reptile"))
         return 0
-    name, rest = named(args, COMMANDS, "command")
+    name, rest = take_name(args, COMMANDS, "command")
     if asks_for_help(rest):
         from eigen_reptile.cli.helptext import help_text
 

@@ -49,12 +49,12 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         with contextlib.redirect_stdout(helptext), contextlib.suppress(SystemExit):
             ask(["--help"])
         flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*", helptext.getvalue())))
-        raise unknown_option(unknown[0].partition("=")[0], flags, program)
+        raise unknown_option_error(unknown[0].partition("=")[0], flags, program)
     return options
 
 
-def unknown_option(flag: str, known: Sequence[str], program: str) -> UsageError:
-    near = _nearest(flag, known)
+def unknown_option_error(flag: str, known: Sequence[str], program: str) -> UsageError:
+    near = _closest_name(flag, known)
     hint = f": did you mean {near}?" if near else ""
     return UsageError(f"no option named {flag}{hint} (see {program} --help)")
 
@@ -62,22 +62,22 @@ def unknown_option(flag: str, known: Sequence[str], program: str) -> UsageError:
 def _one_line(complaint: str) -> str:
     """The message inside the box that tyro draws, without the hint that follows it below a rule."""
     lines = [line.strip("│╭╮╰╯ ") for line in complaint.splitlines()]
-    below_title = dropwhile(_is_rule, lines[1:] or lines)
-    message = " ".join(part for part in takewhile(lambda line: not _is_rule(line), below_title) if part)
+    below_title = dropwhile(_is_horizontal_rule, lines[1:] or lines)
+    message = " ".join(part for part in takewhile(lambda line: not _is_horizontal_rule(line), below_title) if part)
     return re.sub(r"^Error parsing [\w.]+: ", "", message)  # the message of a config names its field
 
 
-def _is_rule(line: str) -> bool:
+def _is_horizontal_rule(line: str) -> bool:
     return bool(line) and not line.strip("─-")  # tyro draws dashes if standard output is not UTF-8
 
 
-def named(
+def take_name(
     args: Sequence[str], known: Mapping[str, Any], kind: str, default: str | None = None
 ) -> tuple[str, Sequence[str]]:
     """Split off the first argument, which must be one of the known names; the default is used if it is an option."""
     if args and not args[0].startswith("-"):
         if args[0] not in known:
-            raise UsageError(no_such(kind, args[0], list(known)))
+            raise UsageError(unknown_name_message(kind, args[0], list(known)))
         return args[0], args[1:]
     if default is not None:
         return default, args
@@ -93,12 +93,12 @@ def check_positive(option: str, value: int) -> None:
         raise UsageError(f"{option} must be at least 1, not {value}")
 
 
-def no_such(kind: str, name: str, known: Sequence[str]) -> str:
+def unknown_name_message(kind: str, name: str, known: Sequence[str]) -> str:
     """The message for an unknown name, with the most similar known one or else all of them."""
-    near = _nearest(name, known)
+    near = _closest_name(name, known)
     hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
     return f"no {kind} named {name}: {hint}"
 
 
-def _nearest(name: str, known: Sequence[str]) -> str | None:
+def _closest_name(name: str, known: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)

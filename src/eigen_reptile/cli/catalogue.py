@@ -12,12 +12,12 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from eigen_reptile.cli.arguments import asks_for_help, named, unknown_option
+from eigen_reptile.cli.arguments import asks_for_help, take_name, unknown_option_error
 from eigen_reptile.cli.settings import OPTIONS, TYRO_FLAGS, flags
 from eigen_reptile.cli.source import Class, Definition, class_of, definition, find_class
 
-Kind = Literal["methods", "datasets", "models", "recipes"]
-REGISTRIES: dict[Kind, tuple[str, str]] = {
+RegistryKind = Literal["methods", "datasets", "models", "recipes"]
+REGISTRIES: dict[RegistryKind, tuple[str, str]] = {
     "methods": ("eigen_reptile.methods", "METHODS"),
     "datasets": ("eigen_reptile.data", "DATASETS"),
     "models": ("eigen_reptile.nn", "MODELS"),
@@ -40,7 +40,7 @@ NAMES_AFTER = {
 """The names that stand between a command and its flags."""
 
 
-class Entry(NamedTuple):
+class RegistryEntry(NamedTuple):
     """An entry of a registry."""
 
     name: str
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
     """The class of the value, if the source shows it."""
 
 
-class Names(NamedTuple):
+class CommandNames(NamedTuple):
     """The words before the first flag."""
 
     command: str
@@ -63,7 +63,7 @@ class Names(NamedTuple):
 
 
 @cache
-def _registry(kind: Kind) -> tuple[Mapping[str, ast.expr], str]:
+def _registry(kind: RegistryKind) -> tuple[Mapping[str, ast.expr], str]:
     """The values of a registry by name, and the module in which they are written."""
     module, constant = REGISTRIES[kind]
     match definition(constant, module):
@@ -73,45 +73,45 @@ def _registry(kind: Kind) -> tuple[Mapping[str, ast.expr], str]:
     raise LookupError(f"{module}.{constant} must be written as a dict with strings as keys")
 
 
-def entries(kind: Kind) -> dict[str, Entry]:
+def entries(kind: RegistryKind) -> dict[str, RegistryEntry]:
     """The entries of a registry, in the order of its dict."""
     return {name: _entry(kind, name) for name in _registry(kind)[0]}
 
 
-def _entry(kind: Kind, name: str) -> Entry:
+def _entry(kind: RegistryKind, name: str) -> RegistryEntry:
     values, module = _registry(kind)
     value = values[name]
     expression = ast.unparse(value)
     if kind == "recipes":
-        return Entry(name, expression, _first_text(value, module), None)
-    return Entry(name, expression, _about(value, module), class_of(value, module))
+        return RegistryEntry(name, expression, _recipe_summary(value, module), None)
+    return RegistryEntry(name, expression, _summary(value, module), class_of(value, module))
 
 
-def _about(value: ast.expr, module: str) -> str:
+def _summary(value: ast.expr, module: str) -> str:
     """The docstring line that says most about an expression.
 
     That of a cited class in a keyword argument, as in `Maml(transform=SparseMask())`; or of the last class, if only
     inner ones are cited, as in `WithSampleSelection(Reptile(), Ispl())`; or of the outermost class.
     """
     keywords = value.keywords if isinstance(value, ast.Call) else []
-    cited = [about for keyword in keywords for about in _abouts(keyword.value, module) if CITED in about]
-    outermost, *others = _abouts(value, module) or [""]
+    cited = [about for keyword in keywords for about in _summaries(keyword.value, module) if CITED in about]
+    outermost, *others = _summaries(value, module) or [""]
     wraps_cited = CITED not in outermost and any(CITED in about for about in others)
     return next(iter(cited), others[-1] if wraps_cited else outermost)
 
 
-def _abouts(value: ast.expr, module: str) -> list[str]:
+def _summaries(value: ast.expr, module: str) -> list[str]:
     """The first docstring lines of all classes that an expression names, the outermost first."""
     classes = (find_class(node.id, module) for node in ast.walk(value) if isinstance(node, ast.Name))
     return [owner.about for owner in classes if owner]
 
 
-def _type(kind: Kind, name: str | None) -> Class | None:
+def _entry_class(kind: RegistryKind, name: str | None) -> Class | None:
     """The class of an entry, without reading the others."""
     return _entry(kind, name).type if name is not None and name in _registry(kind)[0] else None
 
 
-def _first_text(value: ast.expr, module: str) -> str:
+def _recipe_summary(value: ast.expr, module: str) -> str:
     """The first string in the definition of a recipe."""
     if isinstance(value, ast.Name) and (found := definition(value.id, module)) and isinstance(found.node, ast.expr):
         value = found.node
@@ -119,28 +119,31 @@ def _first_text(value: ast.expr, module: str) -> str:
     return next(texts, "")
 
 
-def known_names(kind: Kind) -> Mapping[str, Any]:
+def known_names(kind: RegistryKind) -> Mapping[str, Any]:
     """The names in a registry. If its module has been imported, entries added at run time count as well."""
     module, constant = REGISTRIES[kind]
     found: Mapping[str, Any] = getattr(sys.modules.get(module), constant, None) or _registry(kind)[0]
     return {**found, **THEORY} if kind == "recipes" else found
 
 
-def names(command: str, args: Sequence[str]) -> Names:
+def parse_names(command: str, args: Sequence[str]) -> CommandNames:
     """The names that follow a command; a `UsageError` if one is unknown, or missing where help is not asked for."""
     kinds = NAMES_AFTER.get(command, ())
     words = tuple(takewhile(lambda arg: not arg.startswith("-"), args))[: len(kinds)]
     for kind, word in zip(kinds, words, strict=False):
-        if (known := _known(kind)) is not None:
-            named([word], known, kind)
+        if (known := _allowed_names(kind)) is not None:
+            take_name([word], known, kind)
     if command in ("run", "data") and not words and not asks_for_help(args):
-        named([], _known(kinds[0]) or {}, kinds[0])
+        take_name([], _allowed_names(kinds[0]) or {}, kinds[0])
     given = dict(zip(kinds, words, strict=False))
-    types = {"method": _type("methods", given.get("method")), "data": _type("datasets", given.get("data set"))}
-    return Names("run theory" if given.get("recipe") in THEORY else command, words, types)
+    types = {
+        "method": _entry_class("methods", given.get("method")),
+        "data": _entry_class("datasets", given.get("data set")),
+    }
+    return CommandNames("run theory" if given.get("recipe") in THEORY else command, words, types)
 
 
-def _known(kind: str) -> Mapping[str, Any] | None:
+def _allowed_names(kind: str) -> Mapping[str, Any] | None:
     """The allowed names of a kind; None if any is."""
     match kind:
         case "method":
@@ -158,7 +161,7 @@ def check_flags(command: str, args: Sequence[str]) -> None:
     """Raise a `UsageError` for an unknown name or flag. Commands that are not in `OPTIONS` are not checked."""
     if command not in OPTIONS or asks_for_help(args):
         return
-    command, words, types = names(command, args)
+    command, words, types = parse_names(command, args)
     known = flags(command, types)
     for arg in args:
         flag = arg.partition("=")[0]
@@ -166,7 +169,7 @@ def check_flags(command: str, args: Sequence[str]) -> None:
             return
         if flag.startswith("--") and flag.replace("_", "-") not in known:
             program = " ".join(("eigen-reptile", command.split()[0], *words))
-            raise unknown_option(flag, sorted(known - TYRO_FLAGS | {"--help"}), program)
+            raise unknown_option_error(flag, sorted(known - TYRO_FLAGS | {"--help"}), program)
 
 
 def fields_as_flags(message: str, command: str) -> str:

@@ -31,10 +31,10 @@ def execute(
                 absolute = [job._replace(folder=job.folder.absolute()) for job in jobs]
                 return run_on_ray(absolute, progress.start)
             return run_in_processes(jobs, at_once, progress.start)
-    return _here(jobs, work, output)
+    return _in_this_process(jobs, work, output)
 
 
-def _here(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Outcome[Result]:
+def _in_this_process(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Outcome[Result]:
     """Run the jobs one after the other, together with the other workers if this process is one of several."""
     outcome: Outcome[Result] = Outcome({}, {})
     with contextlib.ExitStack() as stack:
@@ -67,7 +67,7 @@ def _in_workers(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Ou
             except FAILURES as error:
                 outcome.failed[job.name] = error
     if unfinished:
-        launch_workers(_worker, (unfinished, work, output), work.workers)
+        launch_workers(_worker_main, (unfinished, work, output), work.workers)
     for job in jobs:
         if job.name in outcome.failed:
             continue
@@ -86,8 +86,8 @@ def _saved_result(job: ExperimentJob) -> Result:
     return Result.from_json(value)
 
 
-def _worker(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> None:
+def _worker_main(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> None:
     """The main function of each worker process."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // work.workers))
-    for name, error in _here(jobs, work, output).failed.items():
+    for name, error in _in_this_process(jobs, work, output).failed.items():
         log.error("%s: %s", name, error)

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_positive, named, no_such, parse
+from eigen_reptile.cli.arguments import (
+    UsageError,
+    asks_for_help,
+    check_positive,
+    parse,
+    take_name,
+    unknown_name_message,
+)
 from eigen_reptile.cli.execute import execute
 from eigen_reptile.cli.options import (
     EvalOptions,
@@ -35,8 +42,8 @@ LONGEST_TIMEOUT = 1_000_000
 
 
 def train_command(args: Sequence[str]) -> None:
-    method, rest = named(args, METHODS, "method", default="eigen-reptile")
-    data, rest = named(
+    method, rest = take_name(args, METHODS, "method", default="eigen-reptile")
+    data, rest = take_name(
         rest, DATASETS, "data set", default="glyphs" if METHODS[method].requirements.classification_only else "sine"
     )
     default = TrainOptions(experiment=preset(DATASETS[data], METHODS[method]))
@@ -49,7 +56,7 @@ def train_command(args: Sequence[str]) -> None:
     options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
-    _check_trainable(options)
+    _check_work_options(options)
     _check_protocol(options.protocol, options.experiment.evaluation, default.experiment.evaluation)
     experiment = _with_protocol(options.protocol, options.experiment)
     name = f"{method} {data}"
@@ -73,7 +80,7 @@ def eval_command(args: Sequence[str]) -> None:
         raise UsageError("name the folder of a finished run: eval RUN --out PATH")
     data = experiment.data
     if rest and not rest[0].startswith("-"):
-        name, rest = named(rest, DATASETS, "data set")
+        name, rest = take_name(rest, DATASETS, "data set")
         data = DATASETS[name]
     options = parse(EvalOptions, rest, f"eval {trained}", EvalOptions(data, experiment.evaluation), about)
     if options.out is None:
@@ -96,12 +103,12 @@ def eval_command(args: Sequence[str]) -> None:
 
 def run_command(args: Sequence[str]) -> None:
     known = {**RECIPES, "theory": STUDIES}
-    name, rest = named(args, known, "recipe", default="RECIPE" if asks_for_help(args) else None)
+    name, rest = take_name(args, known, "recipe", default="RECIPE" if asks_for_help(args) else None)
     if name == "theory":
-        return _theory(rest)
+        return _run_studies(rest)
     about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(known)}."
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
-    _check_trainable(options)
+    _check_work_options(options)
     check_positive("--jobs", options.jobs)
     if options.work.workers > 1 and (options.jobs > 1 or options.engine != "here"):
         raise UsageError("use either --workers, for one cell at a time, or --jobs or --engine, for several cells")
@@ -120,12 +127,12 @@ def run_command(args: Sequence[str]) -> None:
         raise kind(f"{len(failed)} of {len(cells)} cells failed. {reasons}")
 
 
-def _theory(args: Sequence[str]) -> None:
+def _run_studies(args: Sequence[str]) -> None:
     about = f"{TheoryOptions.__doc__}\n\nStudies: {', '.join(STUDIES)}."
     options = parse(TheoryOptions, args, "run theory", TheoryOptions(), about)
     for study in options.only:
         if study not in STUDIES:
-            raise UsageError(no_such("study", study, list(STUDIES)))
+            raise UsageError(unknown_name_message("study", study, list(STUDIES)))
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         written = [
             run_study(name, options.out / name, progress.start) for name in STUDIES if name in (options.only or STUDIES)
@@ -177,7 +184,7 @@ def _quick_glyphs(method: Method, steps: int) -> Experiment:
     return replace(experiment, meta=replace(experiment.meta, steps=steps), evaluation=evaluation)
 
 
-def _check_trainable(options: TrainOptions | RunOptions) -> None:
+def _check_work_options(options: TrainOptions | RunOptions) -> None:
     check_positive("--checkpoint-every", options.work.checkpoint_every)
     check_positive("--workers", options.work.workers)
     if not 0 < options.work.timeout <= LONGEST_TIMEOUT:
@@ -193,7 +200,7 @@ def _cells(name: str, options: RunOptions) -> dict[str, Experiment]:
     cells = RECIPES[name].cells(options.scale)
     for cell in options.only:
         if cell not in cells:
-            raise UsageError(no_such("cell", cell, list(cells)))
+            raise UsageError(unknown_name_message("cell", cell, list(cells)))
     return {cell: _with_options(cells[cell], options) for cell in options.only or cells}
 
 
@@ -217,10 +224,10 @@ def _with_protocol(protocol: Protocol | None, experiment: Experiment) -> Experim
     """The experiment with the evaluation protocol of this name."""
     if protocol is None:
         return experiment
-    return replace(experiment, evaluation=_evaluated_by(protocol, experiment.evaluation))
+    return replace(experiment, evaluation=_apply_protocol(protocol, experiment.evaluation))
 
 
-def _evaluated_by(protocol: Protocol, config: EvalConfig) -> EvalConfig:
+def _apply_protocol(protocol: Protocol, config: EvalConfig) -> EvalConfig:
     return config.authors_protocol() if protocol == "authors" else config.field_protocol()
 
 
@@ -228,7 +235,7 @@ def _check_protocol(protocol: Protocol | None, chosen: EvalConfig, default: Eval
     """Refuse settings that the protocol would override."""
     if protocol is None:
         return
-    for name, value in vars(_evaluated_by(protocol, chosen)).items():
+    for name, value in vars(_apply_protocol(protocol, chosen)).items():
         if getattr(chosen, name) not in (value, getattr(default, name)):
             flag = f"--evaluation.{name.replace('_', '-')}"
             raise UsageError(f"--protocol {protocol} determines {flag}: leave out one of the two")

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Sequence
 
-from eigen_reptile.cli.catalogue import Kind, known_names, names
+from eigen_reptile.cli.catalogue import RegistryKind, known_names, parse_names
 from eigen_reptile.cli.layout import NO_BREAK, row, wrapped
 from eigen_reptile.cli.settings import OPTIONS, Setting, default_settings, options_class
 from eigen_reptile.cli.source import definition
@@ -26,13 +26,13 @@ def help_text(command: str, args: Sequence[str]) -> str | None:
     """The help of a command; None if it depends on names in the arguments, so that tyro has to write it."""
     if command not in OPTIONS:
         return None
-    command, words, _ = names(command, args)
+    command, words, _ = parse_names(command, args)
     if command in WITH_NAMES and words not in ((), ("noise",)):
         return None
     settings = default_settings(command)
     usage = ["usage: eigen-reptile", command, WORDS.get(command), *_positional(settings), "[OPTIONS]"]
     about = ast.get_docstring(options_class(command).node) or ""
-    parts = [[" ".join(filter(None, usage))], [wrapped(about)], _known(command), *_groups(settings)]
+    parts = [[" ".join(filter(None, usage))], [wrapped(about)], _allowed_names(command), *_option_groups(settings)]
     if command in WITH_NAMES:
         parts.append([wrapped(WITH_NAMES[command])])
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
@@ -42,15 +42,15 @@ def _positional(settings: Iterable[Setting]) -> list[str]:
     return [setting.field.name.upper() for setting in settings if not setting.flags and not setting.is_heading]
 
 
-def _known(command: str) -> list[str]:
+def _allowed_names(command: str) -> list[str]:
     """The names that can stand before the options."""
-    kinds: dict[str, Kind] = {"METHOD": "methods", "DATASET": "datasets", "RECIPE": "recipes"}
+    kinds: dict[str, RegistryKind] = {"METHOD": "methods", "DATASET": "datasets", "RECIPE": "recipes"}
     shown = [(word, kind) for word, kind in kinds.items() if word in WORDS.get(command, "")]
     lists = [wrapped(f"{word}: {', '.join(known_names(kind))}", "  ") for word, kind in shown]
     return ["RUN: the folder of a finished run", *lists] if command == "eval" else lists
 
 
-def _groups(settings: Iterable[Setting]) -> list[list[str]]:
+def _option_groups(settings: Iterable[Setting]) -> list[list[str]]:
     """The lines of each group: first the options outside of any config, then one group for each config."""
     groups: dict[tuple[str, ...], list[str]] = {(): ["options:"]}
     for setting in settings:
@@ -58,7 +58,7 @@ def _groups(settings: Iterable[Setting]) -> list[list[str]]:
             heading = f"{'.'.join(setting.path)} options: {setting.field.about}"
             groups[setting.path] = [wrapped(heading, "  ")]
         else:
-            groups[setting.path[:-1]] += row(_left(setting), _right(setting), COLUMN)
+            groups[setting.path[:-1]] += row(_option_and_value(setting), _option_help(setting), COLUMN)
     groups[()] += row("-h, --help", "Show this help and exit.", COLUMN)
     return [
         lines if len(lines) > 1 else [*lines, "  (these depend on the names before the options)"]
@@ -66,7 +66,7 @@ def _groups(settings: Iterable[Setting]) -> list[list[str]]:
     ]
 
 
-def _left(setting: Setting) -> str:
+def _option_and_value(setting: Setting) -> str:
     field = setting.field
     if not setting.flags:
         return field.name.upper()
@@ -74,16 +74,16 @@ def _left(setting: Setting) -> str:
     return ", ".join(setting.flags) + (f" {value}" if value else "")
 
 
-def _right(setting: Setting) -> str:
+def _option_help(setting: Setting) -> str:
     """The docstring of a field and its default, unless that only means that nothing is set."""
     field = setting.field
-    default = _default(field.default) if field.default else ""
+    default = _format_default(field.default) if field.default else ""
     is_unset = default in ("", "None") or (default == "False" and len(setting.flags) == 1)
-    hint = _argument("help_behavior_hint", field.annotation) or ("" if is_unset else f"(default: {default})")
+    hint = _tyro_argument("help_behavior_hint", field.annotation) or ("" if is_unset else f"(default: {default})")
     return f"{field.about} {hint.replace(' ', NO_BREAK)}".strip()
 
 
-def _argument(name: str, annotation: ast.expr) -> str:
+def _tyro_argument(name: str, annotation: ast.expr) -> str:
     """A string that an annotation passes to `tyro.conf.arg` under this name."""
     for node in ast.walk(annotation):
         match node:
@@ -96,9 +96,9 @@ def _metavar(annotation: ast.expr, module: str) -> str:
     """The form of the value: INT, PATH, {auto,cpu}; nothing for a boolean."""
     match annotation:
         case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, *_])):
-            return _argument("metavar", annotation) or _metavar(inner, module)
+            return _tyro_argument("metavar", annotation) or _metavar(inner, module)
         case ast.Subscript(value=ast.Name(id="Literal"), slice=ast.Tuple(elts=choices)):
-            return "{" + ",".join(_default(choice) for choice in choices) + "}"
+            return "{" + ",".join(_format_default(choice) for choice in choices) + "}"
         case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=[inner, ast.Constant(value=end)])) if (
             end is ...
         ):
@@ -114,13 +114,13 @@ def _metavar(annotation: ast.expr, module: str) -> str:
     return ast.unparse(annotation).upper()
 
 
-def _default(value: ast.expr) -> str:
+def _format_default(value: ast.expr) -> str:
     """A default as one would type it on the command line, if it is a literal or a path; otherwise as in the source."""
     match value:
         case ast.Constant(value=str(text)):
             return text
         case ast.Tuple(elts=items):
-            return " ".join(_default(item) for item in items)
+            return " ".join(_format_default(item) for item in items)
         case ast.Call(func=ast.Name(id="Path"), args=[ast.Constant(value=str(text))]):
             return text
     return ast.unparse(value)

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Sequence
 
-from eigen_reptile.cli.arguments import UsageError, asks_for_help, named, parse
+from eigen_reptile.cli.arguments import UsageError, asks_for_help, parse, take_name
 from eigen_reptile.cli.options import CompareOptions, NoiseOptions, ReportOptions
 from eigen_reptile.cli.output import (
     comparison_table,
@@ -15,7 +15,7 @@ from eigen_reptile.cli.output import (
 )
 from eigen_reptile.data import DATASETS, TaskShape
 from eigen_reptile.noise import class_names, measure_noise
-from eigen_reptile.report.paired import Paired, compare_runs
+from eigen_reptile.report.paired import PairedDifference, compare_runs
 
 MOST_LABELS = 100_000_000
 """More would not fit into memory."""
@@ -44,7 +44,7 @@ def compare_command(args: Sequence[str]) -> None:
     if options.output.json:
         rows = [
             row._asdict()
-            | {"over_tasks": _finite(row.over_tasks), "over_seeds": row.over_seeds and _finite(row.over_seeds)}
+            | {"over_tasks": _as_json(row.over_tasks), "over_seeds": row.over_seeds and _as_json(row.over_seeds)}
             for row in found
         ]
         print(json.dumps({"measure": measure, "comparisons": rows}))
@@ -52,7 +52,7 @@ def compare_command(args: Sequence[str]) -> None:
         show_table(comparison_table(str(options.first), str(options.second), measure, found))
 
 
-def _finite(found: Paired) -> dict[str, float | None]:
+def _as_json(found: PairedDifference) -> dict[str, float | None]:
     """As a JSON object. JSON has no NaN, which is the interval of a single pair."""
     return {name: value if math.isfinite(value) else None for name, value in found._asdict().items()}
 
@@ -60,10 +60,10 @@ def _finite(found: Paired) -> dict[str, float | None]:
 def data_command(args: Sequence[str]) -> None:
     from eigen_reptile.report.figures import plot_transition_matrix
 
-    _, rest = named(
+    _, rest = take_name(
         args, {"noise": "the effect of label noise"}, "view of the data", "noise" if asks_for_help(args) else None
     )
-    data, rest = named(rest, DATASETS, "data set", default="glyphs")
+    data, rest = take_name(rest, DATASETS, "data set", default="glyphs")
     about = f"{NoiseOptions.__doc__}\n\ndata noise DATASET: data sets are {', '.join(DATASETS)}."
     options = parse(NoiseOptions, rest, f"data noise {data}", NoiseOptions(data=DATASETS[data]), about)
     if not 1 <= options.labels <= MOST_LABELS:

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 
 from eigen_reptile.cli.arguments import UsageError
-from eigen_reptile.cli.catalogue import REGISTRIES, THEORY, Kind, entries
+from eigen_reptile.cli.catalogue import REGISTRIES, THEORY, RegistryKind, entries
 from eigen_reptile.cli.layout import row
 
-HEADINGS: dict[Kind, str] = {
+HEADINGS: dict[RegistryKind, str] = {
     "methods": "methods",
     "datasets": "data sets",
     "models": "models (the preset of each method chooses one; `--model` options change its settings)",
@@ -28,7 +28,7 @@ def list_command(args: Sequence[str]) -> None:
         print("\n\n".join("\n".join(lines) for lines in tables))
 
 
-def _descriptions(kind: Kind) -> dict[str, str]:
+def _descriptions(kind: RegistryKind) -> dict[str, str]:
     """What each entry is; methods and models share classes, hence the expression tells them apart."""
     if kind in ("methods", "models"):
         return {entry.name: f"{entry.about} [{entry.expression}]" for entry in entries(kind).values()}

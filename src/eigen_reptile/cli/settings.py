@@ -5,7 +5,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from eigen_reptile.cli.source import Class, Field, class_of, fields, find_class, is_config, mentions, subclasses
+from eigen_reptile.cli.source import (
+    Class,
+    Field,
+    class_of,
+    expand_annotation,
+    fields,
+    find_class,
+    is_config,
+    subclasses,
+)
 
 OPTIONS = {
     "quickstart": "QuickstartOptions",
@@ -51,23 +60,23 @@ def flags(command: str, types: Mapping[str, Class | None] | None = None) -> froz
 
     Where a class is unknown, the flags of all that the field could hold are included.
     """
-    choose = partial(_possible, types or {})
+    choose = partial(_possible_classes, types or {})
     found = _settings(options_class(command), (), choose, (), {})
     return frozenset(flag for setting in found for flag in setting.flags) | TYRO_FLAGS
 
 
 def default_settings(command: str) -> list[Setting]:
     """The options of a command without names: each field holds the class of its default."""
-    return list(_settings(options_class(command), (), _default, (), {}))
+    return list(_settings(options_class(command), (), _default_class, (), {}))
 
 
-def _possible(types: Mapping[str, Class | None], path: FieldPath, field: Field, config: Class) -> list[Class]:
+def _possible_classes(types: Mapping[str, Class | None], path: FieldPath, field: Field, config: Class) -> list[Class]:
     family = [config, *subclasses(config)]
     chosen = types.get(".".join(path))
     return [chosen] if chosen in family else family
 
 
-def _default(path: FieldPath, field: Field, config: Class) -> list[Class]:
+def _default_class(path: FieldPath, field: Field, config: Class) -> list[Class]:
     chosen = class_of(field.default, field.module) if field.default else None
     family = [config, *subclasses(config)]
     if chosen in family:
@@ -84,8 +93,8 @@ def _settings(
     """
     for plain in fields(owner).values():
         field = plain._replace(default=None if given is None else given.get(plain.name, plain.default))
-        parts = list(mentions(field.annotation, field.module))
-        name = _given_name(parts)
+        parts = list(expand_annotation(field.annotation, field.module))
+        name = _tyro_name(parts)
         inside = (*path, field.name) if name is None else (*path, name) if name else path
         configs = [part for part in parts if isinstance(part, Class) and is_config(part)]
         if not configs:
@@ -95,10 +104,10 @@ def _settings(
         for config in configs:
             for choice in choose(inside, field, config):
                 if choice not in (*outer, owner):  # a wrapper holds a method, but not one of its own class
-                    yield from _settings(choice, inside, choose, (*outer, owner), _arguments(field.default))
+                    yield from _settings(choice, inside, choose, (*outer, owner), _keyword_arguments(field.default))
 
 
-def _arguments(default: ast.expr | None) -> dict[str, ast.expr] | None:
+def _keyword_arguments(default: ast.expr | None) -> dict[str, ast.expr] | None:
     """The keyword arguments of `TaskConfig(way=5)`; None without a default."""
     if default is None:
         return None
@@ -106,7 +115,7 @@ def _arguments(default: ast.expr | None) -> dict[str, ast.expr] | None:
     return {keyword.arg: keyword.value for keyword in keywords if keyword.arg}
 
 
-def _given_name(parts: Iterable[ast.AST | Class]) -> str | None:
+def _tyro_name(parts: Iterable[ast.AST | Class]) -> str | None:
     """The name in `tyro.conf.arg(name=...)`; an empty one flattens the config."""
     for part in parts:
         match part:
@@ -116,7 +125,7 @@ def _given_name(parts: Iterable[ast.AST | Class]) -> str | None:
 
 
 def _flags(path: FieldPath, parts: Iterable[ast.AST | Class]) -> tuple[str, ...]:
-    words = {word for part in parts for word in _words(part)}
+    words = {word for part in parts for word in _identifiers(part)}
     if "Positional" in words:
         return ()
     *groups, last = (name.replace("_", "-") for name in path)
@@ -126,7 +135,7 @@ def _flags(path: FieldPath, parts: Iterable[ast.AST | Class]) -> tuple[str, ...]
     return (flag,)
 
 
-def _words(part: ast.AST | Class) -> Iterator[str]:
+def _identifiers(part: ast.AST | Class) -> Iterator[str]:
     match part:
         case ast.Name(id=word) | ast.Attribute(attr=word):
             yield word

@@ -22,7 +22,7 @@ class Class(NamedTuple):
     @property
     def node(self) -> ast.ClassDef:
         return next(
-            node for node in tree(self.module).body if isinstance(node, ast.ClassDef) and node.name == self.name
+            node for node in syntax_tree(self.module).body if isinstance(node, ast.ClassDef) and node.name == self.name
         )
 
     @property
@@ -52,7 +52,7 @@ class Definition(NamedTuple):
 
 
 @cache
-def tree(module: str) -> ast.Module:
+def syntax_tree(module: str) -> ast.Module:
     """The syntax tree of one of the package's modules; empty if there is no such module."""
     path = PACKAGE.joinpath(*module.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -60,7 +60,7 @@ def tree(module: str) -> ast.Module:
 
 
 @cache
-def _classes() -> dict[str, list[tuple[Class, list[str]]]]:
+def _classes_by_name() -> dict[str, list[tuple[Class, list[str]]]]:
     """Every class of the package, by name, with the names of its bases. Parsing all files would be too slow."""
     found: dict[str, list[tuple[Class, list[str]]]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
@@ -73,7 +73,7 @@ def _classes() -> dict[str, list[tuple[Class, list[str]]]]:
 @cache
 def definition(name: str, module: str) -> Definition | None:
     """The definition of a name that a module defines or imports from another module of the package."""
-    for node in tree(module).body:
+    for node in syntax_tree(module).body:
         match node:
             case ast.ClassDef() if node.name == name:
                 return Definition(node, module)
@@ -93,7 +93,7 @@ def find_class(name: str, module: str) -> Class | None:
     found = definition(name, module)
     if found is not None:
         return Class(found.node.name, found.module) if isinstance(found.node, ast.ClassDef) else None
-    same_name = _classes().get(name, [])  # for imports that `definition` cannot follow
+    same_name = _classes_by_name().get(name, [])  # for imports that `definition` cannot follow
     return same_name[0][0] if same_name else None
 
 
@@ -110,7 +110,7 @@ def class_of(value: ast.expr, module: str) -> Class | None:
 @cache
 def subclasses(parent: Class) -> Sequence[Class]:
     """All direct and indirect subclasses, found by the name of the parent."""
-    children = [child for known in _classes().values() for child, bases in known if parent.name in bases]
+    children = [child for known in _classes_by_name().values() for child, bases in known if parent.name in bases]
     return [found for child in children for found in (child, *subclasses(child))]
 
 
@@ -126,7 +126,7 @@ def fields(owner: Class) -> Mapping[str, Field]:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation, value=default):
                 if not _is_class_variable(annotation):
-                    found[name] = Field(name, _unquoted(annotation), default, _docstring(below), owner.module)
+                    found[name] = Field(name, _parse_if_quoted(annotation), default, _docstring(below), owner.module)
     return found
 
 
@@ -138,14 +138,14 @@ def is_config(owner: Class) -> bool:
     return bool(fields(owner)) or any(is_config(child) for child in subclasses(owner))
 
 
-def mentions(annotation: ast.expr, module: str) -> Iterator[ast.AST | Class]:
+def expand_annotation(annotation: ast.expr, module: str) -> Iterator[ast.AST | Class]:
     """Everything in an annotation: the nodes of its syntax tree, with type aliases expanded and classes found."""
     for node in ast.walk(annotation):
         yield node
         if isinstance(node, ast.Name):
             found = definition(node.id, module)
             if found is not None and isinstance(found.node, ast.expr):
-                yield from mentions(found.node, found.module)
+                yield from expand_annotation(found.node, found.module)
             elif owner := find_class(node.id, module):
                 yield owner
 
@@ -154,7 +154,7 @@ def _is_class_variable(annotation: ast.expr) -> bool:
     return any(isinstance(part, ast.Name) and part.id == "ClassVar" for part in ast.walk(annotation))
 
 
-def _unquoted(annotation: ast.expr) -> ast.expr:
+def _parse_if_quoted(annotation: ast.expr) -> ast.expr:
     """An annotation that is written as a string is parsed."""
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
         return ast.parse(annotation.value, mode="eval").body

@@ -12,7 +12,7 @@ from torch.nn.functional import conv2d, pad, softplus
 
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.nn.model import Model
-from eigen_reptile.nn.pooled_norm import pooled, pooled_norm
+from eigen_reptile.nn.pooled_norm import max_pool_relu, pooled_norm
 from eigen_reptile.nn.running_norm import RunningNorm
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
@@ -120,7 +120,7 @@ class _Block(nn.Module):
         if strength is not None:
             x = x * softplus(strength if rng is None else strength + _standard_normal(strength, rng))
         if isinstance(self.norm, RunningNorm):
-            x = pooled(self.norm(x), self.same)
+            x = max_pool_relu(self.norm(x), self.same)
         else:
             x = pooled_norm(x, self.norm.weight, self.norm.bias, self.norm.eps, self.same)
         return x if self.warp is None else self.warp(x)

@@ -121,25 +121,25 @@ class Network:
         if self.compiler is not None and compilable and torch.get_num_threads() == 1:
             name = ("gradient", self.sample_loss)
             compiled = self.compiler.find(name) or self.compiler.compiled(
-                name, grad(self._loss_of_one), self._placed_gradient
+                name, grad(self._loss_of_one), self._gradient_by_backward
             )
             for part in (x, y, weight):
                 torch._dynamo.maybe_mark_dynamic(part, 0)  # one compiled function for any number of samples
             with torch.no_grad():
                 found: Tensor = compiled(theta, x, y, weight)
             return found
-        return self._placed_gradient(theta, x, y, weight)
+        return self._gradient_by_backward(theta, x, y, weight)
 
     def _loss_of_one(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, ""]:
         return weighted_mean(self.sample_loss(self._functional(theta, x), y), weight)
 
-    def _placed_gradient(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, "d"]:
+    def _gradient_by_backward(self, theta: Tensor, x: Tensor, y: Tensor, weight: Tensor) -> Float[Tensor, "d"]:
         with torch.enable_grad():
-            placed = self.module.placed_at(theta, self.training)
-            output = placed.module(self._as_input(x, theta), *self.arguments)
-            placed.gradient.zero_()
-            weighted_mean(self.sample_loss(output, y), weight).backward(inputs=placed.parameters)
-            return placed.gradient.clone()
+            view = self.module.module_at(theta, self.training)
+            output = view.module(self._as_input(x, theta), *self.arguments)
+            view.gradient.zero_()
+            weighted_mean(self.sample_loss(output, y), weight).backward(inputs=view.parameters)
+            return view.gradient.clone()
 
     def output(self, theta: Float[Tensor, "d"], x: Shaped[Tensor, "b *shape"]) -> Shaped[Tensor, "b *out"]:
         """Outputs of one network for b samples."""
@@ -147,8 +147,8 @@ class Network:
         if self.batched or self.module.has_buffers or differentiable:
             return self._functional(theta, x)
         with torch.no_grad():
-            placed = self.module.placed_at(theta, self.training)
-            output: Tensor = placed.module(self._as_input(x, theta), *self.arguments)
+            view = self.module.module_at(theta, self.training)
+            output: Tensor = view.module(self._as_input(x, theta), *self.arguments)
         return output
 
     def _functional(self, theta: Float[Tensor, "d"], x: Shaped[Tensor, "b *shape"]) -> Shaped[Tensor, "b *out"]:

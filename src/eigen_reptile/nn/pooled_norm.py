@@ -24,10 +24,10 @@ def pooled_norm(
     if torch.compiler.is_compiling() and (same or (x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0)):
         return fused_norm_pool(x, scale, shift, eps)
     normal = batch_norm(x, None, None, scale, shift, training=True, eps=eps)
-    return pooled(normal, same)
+    return max_pool_relu(normal, same)
 
 
-def pooled(x: Float[Tensor, "n c h w"], same: bool) -> Float[Tensor, "n c p q"]:
+def max_pool_relu(x: Float[Tensor, "n c h w"], same: bool) -> Float[Tensor, "n c p q"]:
     """2x2 max-pooling and ReLU."""
     return relu(max_pool2d(x, 2, ceil_mode=same))
 
@@ -58,15 +58,15 @@ class _PooledNorm(Function):
         # because a long sum of float32 loses digits.
         away = rows - rows[0, 0]
         mean, square = (part.sum(1).sum(0) / (n * h * w) for part in (away, away.square()))
-        rstd = _stored(((square - mean.square()).clamp(min=0) + eps).rsqrt())
-        mean = _stored(mean + rows[0, 0])
-        twos = _two_by_two(x)
+        rstd = _materialised(((square - mean.square()).clamp(min=0) + eps).rsqrt())
+        mean = _materialised(mean + rows[0, 0])
+        twos = _in_pairs(x)
         four = _quarters(twos)
         largest, smallest = (
             choose(choose(four[0], four[1]), choose(four[2], four[3])) for choose in (torch.maximum, torch.minimum)
         )
         best = torch.where(scale >= 0, largest, smallest)
-        out = relu((best - mean) * _stored(rstd * scale) + shift)
+        out = relu((best - mean) * _materialised(rstd * scale) + shift)
         ctx.save_for_backward(twos, best, out, mean, rstd, scale)
         ctx.sides = h, w
         return out.view(n, -1, *out.shape[1:]).permute(0, 3, 1, 2)
@@ -86,13 +86,13 @@ class _PooledNorm(Function):
         numbers = torch.arange(4, dtype=out.dtype, device=out.device).view(2, 1, 2, 1)
         hit = torch.where(chosen[:, None, :, None] == numbers, slope[:, None, :, None], 0.0)
         factor, count = rstd * scale, n * h * w
-        slant = _stored(factor * rstd * for_scale / count)
-        found = _stored(factor) * hit - (slant * (twos - mean) + _stored(factor * for_shift / count))
+        slant = _materialised(factor * rstd * for_scale / count)
+        found = _materialised(factor) * hit - (slant * (twos - mean) + _materialised(factor * for_shift / count))
         found = found.flatten(2, 3).flatten(0, 1).unflatten(0, (n, -1))[:, :h, :w]
         return found.permute(0, 3, 1, 2), for_scale, for_shift, None
 
 
-def _two_by_two(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "r 2 q 2 c"]:
+def _in_pairs(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "r 2 q 2 c"]:
     """Rows and columns in pairs, the rows of all images one after the other; an odd one is paired with itself."""
     places = x.permute(0, 2, 3, 1)
     if places.shape[1] % 2:
@@ -108,6 +108,6 @@ def _quarters(twos: Float[Tensor, "r 2 q 2 c"]) -> list[Float[Tensor, "r q c"]]:
     return [twos[:, row, :, column] for row in (0, 1) for column in (0, 1)]
 
 
-def _stored(vector: Float[Tensor, "c"]) -> Float[Tensor, "c"]:
+def _materialised(vector: Float[Tensor, "c"]) -> Float[Tensor, "c"]:
     """The same vector, stored: otherwise the compiler would recompute the values of a channel at each position."""
     return vector.as_strided(vector.shape, vector.stride())

@@ -13,17 +13,17 @@ from eigen_reptile.noise.banks import (
     given_labels,
     noisy_bank,
 )
-from eigen_reptile.noise.config import Kind, NoiseConfig, Place
+from eigen_reptile.noise.config import NoiseConfig, NoiseKind, NoiseLocation
 from eigen_reptile.noise.measure import MeasuredNoise, measure_noise
 from eigen_reptile.noise.transitions import class_transition_matrix, flip_labels, task_transition_matrix
 
 __all__ = [
-    "Kind",
     "LabelFlipper",
     "MeasuredNoise",
     "NoiseConfig",
+    "NoiseKind",
+    "NoiseLocation",
     "NoisySource",
-    "Place",
     "add_noise",
     "class_names",
     "class_transition_matrix",

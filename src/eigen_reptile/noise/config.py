@@ -6,8 +6,8 @@ from typing import Literal, final
 
 from eigen_reptile.errors import ConfigError
 
-Kind = Literal["none", "symmetric", "asymmetric", "matrix", "labels"]
-Place = Literal["bank", "task", "draw"]
+NoiseKind = Literal["none", "symmetric", "asymmetric", "matrix", "labels"]
+NoiseLocation = Literal["bank", "task", "draw"]
 
 
 @final
@@ -15,13 +15,13 @@ Place = Literal["bank", "task", "draw"]
 class NoiseConfig:
     """Label noise in meta-training."""
 
-    kind: Kind = "none"
+    kind: NoiseKind = "none"
     """symmetric: flip to any other class; asymmetric: flip to the next class; matrix: flip by a class-transition matrix
     from a file; labels: use the given labels from a file."""
     rate: float | None = None
     """Probability of a wrong label (p). For `matrix` and `labels`, the probability that the file is applied to a label
     at all; default: always."""
-    where: Place = "task"
+    where: NoiseLocation = "task"
     """bank: once for each image of the training classes; task: for each image in each task, among the classes of that
     task; draw: like task, but again each time an image is drawn into a mini-batch."""
     last: Literal["ring", "chain"] = "ring"

@@ -122,7 +122,7 @@ class Group:
         return next((cell for cell in self.cells if cell.experiment.method == method), None)
 
 
-def collect(folder: Path, required: bool = True) -> list[Group]:
+def collect_results(folder: Path, required: bool = True) -> list[Group]:
     """All results below a folder, grouped by their parent folder and measure and sorted by name.
 
     RunError if a result cannot be read, or if there are none although `required`.

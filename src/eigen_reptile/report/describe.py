@@ -63,18 +63,20 @@ class Description(NamedTuple):
 
 def describe(name: str, method: Method) -> Description:
     """The description of a method; `name` is its name in METHODS."""
-    parts = list(_parts(method))
+    parts = list(_components(method))
     idea = IDEAS.get(name) or "; ".join(_idea(part) for part in parts)
-    return Description(idea, _file(parts[-1]), _meta_learnt(_innermost(method)), _gradients(_innermost(method)))
+    return Description(
+        idea, _source_file(parts[-1]), _meta_learnt(_innermost(method)), _gradient_order(_innermost(method))
+    )
 
 
-def _parts(method: Method) -> Iterator[object]:
+def _components(method: Method) -> Iterator[object]:
     """The objects that a method is composed of, the most specific one last."""
     if isinstance(method, WithSampleSelection):
-        yield from _parts(method.method)
+        yield from _components(method.method)
         yield method.selector
     elif isinstance(method, RobustLoss):
-        yield from _parts(method.method)
+        yield from _components(method.method)
         yield method
     else:
         yield method
@@ -98,7 +100,7 @@ def _idea(part: object) -> str:
     return re.split(r"\.(?:\s|$)", rest if cited else paragraph)[0]
 
 
-def _file(part: object) -> str:
+def _source_file(part: object) -> str:
     return type(part).__module__.removeprefix(PACKAGE).replace(".", "/") + ".py"
 
 
@@ -115,7 +117,7 @@ def _meta_learnt(method: Method) -> str:
     return f"{network}, {extra}" if extra else network
 
 
-def _gradients(method: Method) -> str:
+def _gradient_order(method: Method) -> str:
     if not method.requirements.inner_loop:
         return "no inner loop"
     if isinstance(method, TrajectoryMethod):

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from eigen_reptile.methods import METHODS
-from eigen_reptile.noise import Kind, NoiseConfig
+from eigen_reptile.noise import NoiseConfig, NoiseKind
 from eigen_reptile.report.collect import Cell, Group
 from eigen_reptile.report.paired import comparisons, paired_difference, why_not_comparable
 from eigen_reptile.report.table import Table
@@ -133,7 +133,7 @@ def _task_scores(cell: Cell | None) -> np.ndarray | None:
     return cell.task_scores(SHOTS, COLUMN) if cell else None
 
 
-def cells_by_noise_rate(group: Group, kind: Kind) -> dict[str, list[tuple[float, Cell]]]:
+def cells_by_noise_rate(group: Group, kind: NoiseKind) -> dict[str, list[tuple[float, Cell]]]:
     """For each method its tested cells without noise and with one kind of noise, by noise rate."""
     names = {method: name for name, method in reversed(METHODS.items())}
     found: dict[str, list[tuple[float, Cell]]] = {}

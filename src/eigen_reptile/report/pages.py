@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import Environment
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.report.collect import collect
+from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.methods import methods_table, read_costs
 from eigen_reptile.report.sections import Section, make_sections
 from eigen_reptile.report.theory import read_studies
@@ -21,7 +21,7 @@ def write_report(results: Path, out: Path, insert: Sequence[Path], benchmarks: P
     benchmarks provide the cost of each method.
     """
     studies = read_studies(results)
-    groups = collect(results, required=not studies)
+    groups = collect_results(results, required=not studies)
     sections = make_sections(groups, studies, out / "figures")
     table = methods_table(groups, read_costs(benchmarks) if benchmarks else {})
     insertable = [*sections, Section("methods", "All methods", "", table)]

@@ -17,7 +17,7 @@ from eigen_reptile.training.evaluate import interval95
 from eigen_reptile.training.serialise import to_json
 
 
-class Paired(NamedTuple):
+class PairedDifference(NamedTuple):
     """The mean of the differences between pairs, first minus second."""
 
     first: float
@@ -35,11 +35,11 @@ class Comparison(NamedTuple):
 
     shots: int
     column: str
-    over_tasks: Paired
-    over_seeds: Paired | None
+    over_tasks: PairedDifference
+    over_seeds: PairedDifference | None
 
 
-def paired_difference(first: np.ndarray, second: np.ndarray) -> Paired:
+def paired_difference(first: np.ndarray, second: np.ndarray) -> PairedDifference:
     """The mean difference with its 95 % interval and the p-value of the paired t-test."""
     difference, half = interval95(first - second)
     if len(first) < 2:
@@ -49,7 +49,7 @@ def paired_difference(first: np.ndarray, second: np.ndarray) -> Paired:
         p = 2 * float(stdtr(len(first) - 1, -abs(difference) / error))
     else:
         p = float(difference == 0)  # all differences are equal
-    return Paired(float(first.mean()), float(second.mean()), difference, half, p, len(first))
+    return PairedDifference(float(first.mean()), float(second.mean()), difference, half, p, len(first))
 
 
 def compare_runs(first: Path, second: Path) -> tuple[str, list[Comparison]]:
@@ -101,7 +101,7 @@ def _settings_of_test_tasks(exp: Experiment) -> dict[str, Any]:
     return {"data": data, "evaluation": value["evaluation"], "way": exp.tested_way, "noise": noise}
 
 
-def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> Paired | None:
+def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> PairedDifference | None:
     """The difference paired over seeds, if both have the same seeds, at least two."""
     seeds = first.experiment.seeds
     if seeds != second.experiment.seeds or len(seeds) < 2:

@@ -26,10 +26,10 @@ ORDER = (
 
 def write_performance(benchmarks: Path, out: Path) -> list[Path]:
     """Write `performance.md` about the benchmark files in a folder; returns the files written."""
-    tables = {file.stem: read_benchmark(file) for file in sorted(benchmarks.glob("*.json"), key=_position)}
+    tables = {file.stem: read_benchmark(file) for file in sorted(benchmarks.glob("*.json"), key=_page_order)}
     if not tables:
         raise RunError(f"{benchmarks} has no benchmark files: make one with python -m benchmarks NAME --out FILE")
-    drawings = _draw(tables, out / "figures")
+    drawings = _draw_figures(tables, out / "figures")
     page = out / "performance.md"
     parts = ["# Speed and memory\n\nWritten by `eigen-reptile report` from benchmark files; do not edit.\n"]
     parts += [_section(table, drawings.get(name)) for name, table in tables.items()]
@@ -37,11 +37,11 @@ def write_performance(benchmarks: Path, out: Path) -> list[Path]:
     return [page, *drawings.values()]
 
 
-def _position(file: Path) -> tuple[int, str]:
+def _page_order(file: Path) -> tuple[int, str]:
     return (ORDER.index(file.stem) if file.stem in ORDER else len(ORDER)), file.stem
 
 
-def _draw(tables: Mapping[str, BenchmarkTable], folder: Path) -> dict[str, Path]:
+def _draw_figures(tables: Mapping[str, BenchmarkTable], folder: Path) -> dict[str, Path]:
     """Figures of the benchmarks that measure throughput or scaling, by name."""
     folder.mkdir(parents=True, exist_ok=True)
     drawings = {}

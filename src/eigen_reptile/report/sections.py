@@ -71,7 +71,7 @@ def make_sections(groups: Sequence[Group], studies: Sequence[StudyResult], drawi
 def _regression_sections(group: Group, drawings: Path) -> list[Section]:
     """Squared errors on sine waves (paper, section 5.1)."""
     cells, converged = group.cells, group.converged
-    shots = _range([shots for cell in cells for shots in cell.experiment.evaluation.shots])
+    shots = _format_range([shots for cell in cells for shots in cell.experiment.evaluation.shots])
     text = (
         f"Squared error over the whole curve after each number of inner steps on {shots} shots: mean and 95 % interval "
         "over seeds. The outer step size was chosen on validation tasks. The integral is the paper's loss."
@@ -175,18 +175,18 @@ def _protocol(cells: Sequence[Cell]) -> str:
     scale = (
         ""
         if min(lengths) >= PAPER_ITERATIONS
-        else f" The experiment is scaled down: {_range(lengths)} outer iterations, "
+        else f" The experiment is scaled down: {_format_range(lengths)} outer iterations, "
         f"where section 5.2 of the paper has {PAPER_ITERATIONS:,}."
     )
     return (
         f"{cells[0].experiment.tested_way}-way accuracy in per cent on {test.tasks} test tasks with "
-        f"{test.queries} queries per class, after {_range(inner_steps)} inner steps; "
+        f"{test.queries} queries per class, after {_format_range(inner_steps)} inner steps; "
         "95 % intervals over tasks, and over seeds if there are several. Transductive: all queries of a task share one "
         "batch for batch-norm; inductive: each query is in a batch with the support only."
         f"{scale}"
     )
 
 
-def _range(values: Sequence[int]) -> str:
+def _format_range(values: Sequence[int]) -> str:
     """The smallest and the largest value, or the only one."""
     return " to ".join(f"{value:,}" for value in dict.fromkeys((min(values), max(values))))

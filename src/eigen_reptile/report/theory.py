@@ -51,10 +51,10 @@ def study_table(study: Study) -> Table:
 
 def theory_claims(studies: Sequence[StudyResult]) -> list[Claim]:
     """The claims of the theorems, with the findings of the studies."""
-    return [_claim(finding) for result in studies for finding in result.study.findings]
+    return [_claim_of_finding(finding) for result in studies for finding in result.study.findings]
 
 
-def _claim(finding: Finding) -> Claim:
+def _claim_of_finding(finding: Finding) -> Claim:
     """A claim holds if its difference is below zero at every point of the line, with its interval."""
     statement, difference = finding
     points = list(zip(difference.x, difference.y, difference.ci95, strict=True))

@@ -46,7 +46,7 @@ class Checkpoints:
         steps = self._steps()
         for step in steps:
             try:
-                return _read(self._stem(step))
+                return _read_checkpoint(self._stem(step))
             except RunError as error:
                 log.warning("the checkpoint of step %d is damaged (%s): skipping it", step, error)
         if steps:
@@ -72,7 +72,7 @@ class Checkpoints:
         return self._folder / f"step-{step:09d}"
 
 
-def _read(stem: Path) -> Checkpoint:
+def _read_checkpoint(stem: Path) -> Checkpoint:
     description = read_json(stem.with_suffix(".json"))
     try:
         data = stem.with_suffix(".safetensors").read_bytes()

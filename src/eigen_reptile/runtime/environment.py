@@ -38,9 +38,9 @@ class Environment:
 def current_environment(device: torch.device, workers: int = 1) -> Environment:
     """The environment of a result that is computed now, on this device."""
     return Environment(
-        command=command(sys.argv),
+        command=command_line(sys.argv),
         version=version("eigen-reptile"),
-        commit=_commit(),
+        commit=_source_commit(),
         python=platform.python_version(),
         torch=torch.__version__,
         numpy=np.__version__,
@@ -52,19 +52,19 @@ def current_environment(device: torch.device, workers: int = 1) -> Environment:
     )
 
 
-def command(words: Sequence[str]) -> str:
+def command_line(words: Sequence[str]) -> str:
     """The command line; of absolute paths only the last part, because results are shared between machines."""
     typed = " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
     return re.sub(r"^__main__\.py\b", f"python -m {Path(words[0]).parent.name}", typed)
 
 
-def _commit() -> str | None:
+def _source_commit() -> str | None:
     """The commit of the source tree that contains this file, marked if it has uncommitted changes; None without one."""
-    tracked = _git("ls-files", "--error-unmatch", Path(__file__).name)
-    return _git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if tracked else None
+    tracked = _run_git("ls-files", "--error-unmatch", Path(__file__).name)
+    return _run_git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") if tracked else None
 
 
-def _git(*words: str) -> str | None:
+def _run_git(*words: str) -> str | None:
     """The output of git in the folder of this file; None if it is empty or git is not installed."""
     command = ["git", "-C", str(Path(__file__).parent), *words]
     try:

@@ -56,14 +56,14 @@ class Outcome(Generic[R]):
         return outcome
 
 
-class Started(NamedTuple):
+class ProgressStarted(NamedTuple):
     """Message: a progress bar starts."""
 
     bar: str
     total: int
 
 
-class Advanced(NamedTuple):
+class ProgressAdvanced(NamedTuple):
     """Message: a progress bar advances."""
 
     bar: str
@@ -71,14 +71,14 @@ class Advanced(NamedTuple):
     metrics: dict[str, float]
 
 
-class Ended(NamedTuple):
+class JobEnded(NamedTuple):
     """Message: a job has ended, with a result or (then `result` is None) with a problem."""
 
     result: Any
     problem: str
 
 
-Message = Started | Advanced | Ended
+Message = ProgressStarted | ProgressAdvanced | JobEnded
 
 
 def run_in_processes(jobs: Sequence[Job[R]], at_once: int, start_progress: StartProgress) -> Outcome[R]:
@@ -88,12 +88,12 @@ def run_in_processes(jobs: Sequence[Job[R]], at_once: int, start_progress: Start
     """
     threads = max(1, (os.cpu_count() or 1) // at_once)
     waiting = iter(jobs)
-    running: dict[Connection, _Running[R]] = {}
+    running: dict[Connection, _RunningJob[R]] = {}
     ended: dict[str, R | RunError] = {}
     try:
         while True:
             while len(running) < at_once and (job := next(waiting, None)):
-                started = _Running.start(job, threads)
+                started = _RunningJob.start(job, threads)
                 running[started.connection] = started
             if not running:
                 return Outcome.of(jobs, ended)
@@ -111,7 +111,7 @@ def run_in_processes(jobs: Sequence[Job[R]], at_once: int, start_progress: Start
 
 @final
 @dataclass(frozen=True)
-class _Running(Generic[R]):
+class _RunningJob(Generic[R]):
     """A job in its own process."""
 
     job: Job[R]
@@ -120,13 +120,13 @@ class _Running(Generic[R]):
     bars: dict[str, ReportProgress]
 
     @staticmethod
-    def start(job: Job[R], threads: int) -> "_Running[R]":
+    def start(job: Job[R], threads: int) -> "_RunningJob[R]":
         context = get_context("spawn")
         connection, sender = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(job, threads, sender), name=job.name)
+        process = context.Process(target=_process_main, args=(job, threads, sender), name=job.name)
         process.start()
         sender.close()  # now only the process has it open, so that its death closes the connection
-        return _Running(job, process, connection, {})
+        return _RunningJob(job, process, connection, {})
 
     def receive(self, start_progress: StartProgress) -> "R | RunError | None":
         """Handle one message; the result or the error if the job has ended."""
@@ -143,9 +143,9 @@ class _Running(Generic[R]):
 
 def handle_message(message: Message, bars: dict[str, ReportProgress], start_progress: StartProgress) -> Any:
     """Show the progress in a message; return the result or the error if the job has ended."""
-    if isinstance(message, Started):
+    if isinstance(message, ProgressStarted):
         bars[message.bar] = start_progress(message.bar, message.total)
-    elif isinstance(message, Advanced):
+    elif isinstance(message, ProgressAdvanced):
         bars[message.bar](message.step, message.metrics)
     else:
         return RunError(message.problem) if message.result is None else message.result
@@ -157,13 +157,13 @@ def progress_messages(job: Job[R], send: Callable[[Message], None]) -> StartProg
 
     def start_progress(name: str, total: int) -> ReportProgress:
         bar = name if name == job.name else f"{job.name}: {name}"
-        send(Started(bar, total))
+        send(ProgressStarted(bar, total))
         sent = 0.0
 
         def report(step: int, metrics: Mapping[str, float]) -> None:
             nonlocal sent
             if metrics or step == total or time.monotonic() - sent > SECONDS_BETWEEN_MESSAGES:
-                send(Advanced(bar, step, dict(metrics)))
+                send(ProgressAdvanced(bar, step, dict(metrics)))
                 sent = time.monotonic()
 
         return report
@@ -171,15 +171,15 @@ def progress_messages(job: Job[R], send: Callable[[Message], None]) -> StartProg
     return start_progress
 
 
-def run_job(job: Job[R], start_progress: StartProgress) -> Ended:
+def run_job(job: Job[R], start_progress: StartProgress) -> JobEnded:
     """Run a job and return how it ended."""
     try:
-        return Ended(job.run(start_progress), "")
+        return JobEnded(job.run(start_progress), "")
     except FAILURES as error:
-        return Ended(None, str(error))
+        return JobEnded(None, str(error))
 
 
-def _work(job: Job[R], threads: int, connection: Connection) -> None:
+def _process_main(job: Job[R], threads: int, connection: Connection) -> None:
     """The main function of a job's process."""
     torch.set_num_threads(threads)
     connection.send(run_job(job, progress_messages(job, connection.send)))
@@ -206,7 +206,7 @@ def run_on_ray(jobs: Sequence[Job[R]], start_progress: StartProgress) -> Outcome
 
 
 def _run_on_ray(ray: Any, queue: Any, jobs: Sequence[Job[R]], start_progress: StartProgress) -> Outcome[R]:
-    work = ray.remote(num_cpus=1, max_retries=1)(_ray_work)
+    work = ray.remote(num_cpus=1, max_retries=1)(_ray_task)
     tasks = {work.remote(job, queue): job for job in jobs}
     bars: dict[str, ReportProgress] = {}
     ended: dict[str, R | RunError] = {}
@@ -217,15 +217,15 @@ def _run_on_ray(ray: Any, queue: Any, jobs: Sequence[Job[R]], start_progress: St
         for task in done:
             job = tasks.pop(task)
             try:
-                end: Ended = ray.get(task)
+                end: JobEnded = ray.get(task)
             except ray.exceptions.RayError as error:
-                end = Ended(None, f"its Ray task died: {type(error).__name__}")
+                end = JobEnded(None, f"its Ray task died: {type(error).__name__}")
             if end.result is not None:
                 job.save(end.result)
             ended[job.name] = RunError(end.problem) if end.result is None else end.result
     return Outcome.of(jobs, ended)
 
 
-def _ray_work(job: Job[R], queue: Any) -> Ended:
+def _ray_task(job: Job[R], queue: Any) -> JobEnded:
     torch.set_num_threads(1)
     return run_job(job, progress_messages(job, queue.put))

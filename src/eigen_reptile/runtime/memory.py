@@ -14,7 +14,7 @@ def out_of_memory_as_run_error() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if not _lacks_memory(error):
+        if not _is_out_of_memory(error):
             raise
         size = re.search(r"allocate ([\d.]+ \w+)", str(error))
         wanted = f" for {size[1]}" if size else ""
@@ -23,7 +23,7 @@ def out_of_memory_as_run_error() -> Iterator[None]:
         ) from error
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     # On a CPU, torch raises a plain RuntimeError; a size that overflows is larger than any memory.
     return isinstance(error, MemoryError) or bool(re.search("allocate memory|out of memory|overflow", str(error)))
 

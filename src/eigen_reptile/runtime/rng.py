@@ -17,7 +17,7 @@ _NUMBER: dict[str, int] = {purpose: number for number, purpose in enumerate(get_
 
 def generator_at(seed: int, purpose: Purpose, step: int = 0) -> np.random.Generator:
     """The generator at this address: Philox keyed by (seed, purpose), with its counter starting at the step."""
-    return _reset(_new_generator(), seed, purpose, step)
+    return _reset_generator(_new_generator(), seed, purpose, step)
 
 
 @final
@@ -36,7 +36,7 @@ class GeneratorPool:
         addresses = [(seed, step) for step in steps for seed in seeds]
         pool = self._generators.setdefault(purpose, [])
         pool += [_new_generator() for _ in range(len(addresses) - len(pool))]
-        return [_reset(one, seed, purpose, step) for one, (seed, step) in zip(pool, addresses, strict=False)]
+        return [_reset_generator(one, seed, purpose, step) for one, (seed, step) in zip(pool, addresses, strict=False)]
 
 
 @final
@@ -54,7 +54,7 @@ def _new_generator() -> np.random.Generator:
     return np.random.Generator(np.random.Philox(_NO_ENTROPY))  # type: ignore[arg-type]
 
 
-def _reset(generator: np.random.Generator, seed: int, purpose: Purpose, step: int) -> np.random.Generator:
+def _reset_generator(generator: np.random.Generator, seed: int, purpose: Purpose, step: int) -> np.random.Generator:
     """The same generator, reset to an address."""
     address = {"counter": (0, 0, 0, step), "key": (seed, _NUMBER[purpose])}
     empty = {"buffer": (0, 0, 0, 0), "buffer_pos": 4, "has_uint32": 0, "uinteger": 0}

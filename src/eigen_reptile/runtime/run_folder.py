@@ -133,7 +133,7 @@ class RunFolder(RunLog):
             raise ConfigError(f"another process is using {path}: wait for it, or choose another folder") from None
         run = cls(path)
         try:
-            _claim(path, config, upgrade)
+            _save_or_check_config(path, config, upgrade)
             yield run
         finally:
             run.close()
@@ -179,7 +179,7 @@ class RunFolder(RunLog):
         return self._metrics.read()
 
 
-def _claim(path: Path, config: Mapping[str, Any], upgrade: Callable[[Any], Any]) -> None:
+def _save_or_check_config(path: Path, config: Mapping[str, Any], upgrade: Callable[[Any], Any]) -> None:
     """Save the config in an empty folder; in the folder of a run, check that it is the same."""
     file = path / "config.json"
     if not file.exists():

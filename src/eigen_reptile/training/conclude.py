@@ -12,7 +12,7 @@ from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.evaluate import Initialisation, Scores, example, interval95
+from eigen_reptile.training.evaluate import Initialisation, Scores, interval95, predict_example
 from eigen_reptile.training.result import (
     Choice,
     LearningCurve,
@@ -20,7 +20,7 @@ from eigen_reptile.training.result import (
     Result,
     Snapshot,
     TestScores,
-    Trained,
+    TrainingSource,
 )
 from eigen_reptile.training.setup import Setup, evaluate_test, validate
 from eigen_reptile.training.state import TrainState
@@ -34,22 +34,24 @@ def conclude(
     metrics: Sequence[Mapping[str, Any]],
     environment: Environment,
     start_progress: StartProgress = no_progress,
-    trained: Trained | None = None,
+    trained: TrainingSource | None = None,
 ) -> Result:
     """The result of trained replicas; its `seconds` are zero, because only the caller knows them."""
     exp = setup.exp
     initialisation = _initialisation(exp, state)
     count = exp.evaluation.tasks
     validation = validate(setup, initialisation, count, start_progress("validation tasks", count)).per_replica()
-    choice = choose({lr: _mean_score(exp, lr, validation, state) for lr in exp.meta.lr}, exp.data.is_classification)
+    choice = choose_step_size(
+        {lr: _mean_score(exp, lr, validation, state) for lr in exp.meta.lr}, exp.data.is_classification
+    )
     snapshots = [_snapshot(line) for line in metrics if line["kind"] == "snapshot"]
     test = None
     if choice is not None and exp.evaluation.test:
         chosen = _replicas_with(exp, choice.lr)
-        test = _test(setup, _part(initialisation, chosen), start_progress)
-        snapshots = [_of_replicas(snapshot, chosen) for snapshot in snapshots]
+        test = _test_scores(setup, _select_replicas(initialisation, chosen), start_progress)
+        snapshots = [_snapshot_of_replicas(snapshot, chosen) for snapshot in snapshots]
     curve = [line for line in metrics if line["kind"] == "validation"]
-    statistics = _means([line for line in metrics if line["kind"] == "train"])
+    statistics = _mean_statistics([line for line in metrics if line["kind"] == "train"])
     return Result(
         experiment=exp,
         measure="accuracy" if exp.data.is_classification else "squared error",
@@ -85,10 +87,10 @@ def _replica_results(exp: Experiment, state: TrainState, validation: np.ndarray)
     )
 
 
-def _test(setup: Setup, initialisation: Initialisation, start_progress: StartProgress) -> tuple[TestScores, ...]:
+def _test_scores(setup: Setup, initialisation: Initialisation, start_progress: StartProgress) -> tuple[TestScores, ...]:
     count = setup.exp.evaluation.tasks
     return tuple(
-        summarise(
+        summarise_scores(
             evaluate_test(setup, initialisation, shape, start_progress(f"test tasks, {shape.shots}-shot", count)),
             shape.shots,
             shape.queries,
@@ -97,7 +99,7 @@ def _test(setup: Setup, initialisation: Initialisation, start_progress: StartPro
     )
 
 
-def choose(scores: Mapping[float, float | None], higher_is_better: bool) -> Choice | None:
+def choose_step_size(scores: Mapping[float, float | None], higher_is_better: bool) -> Choice | None:
     """The step size with the best validation score, and its position in the grid.
 
     A score of None marks a step size with which some seed diverged. There is no choice if that is so for all.
@@ -121,7 +123,7 @@ def choose(scores: Mapping[float, float | None], higher_is_better: bool) -> Choi
     return Choice(best, float(f"{finite[best]:.6g}"), position)
 
 
-def summarise(scores: Scores, shots: int, queries: int) -> TestScores:
+def summarise_scores(scores: Scores, shots: int, queries: int) -> TestScores:
     """Means and intervals over seeds and over tasks, with all scores behind them."""
     per_seed, per_task = scores.per_replica(), scores.values.mean(0)
     return TestScores(
@@ -140,8 +142,8 @@ def summarise(scores: Scores, shots: int, queries: int) -> TestScores:
 def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.Tensor]:
     """One support image of each class of a test task and some queries, as bytes, with one replica's predictions."""
     shape = setup.tests[0]
-    initialisation = _part(_initialisation(setup.exp, state), _replicas_with(setup.exp, lr)[:1])
-    found = example(setup.network, setup.banks.test, initialisation, setup.exp.evaluation, shape)
+    initialisation = _select_replicas(_initialisation(setup.exp, state), _replicas_with(setup.exp, lr)[:1])
+    found = predict_example(setup.network, setup.banks.test, initialisation, setup.exp.evaluation, shape)
     task, shown = found.task, min(SHOWN_QUERIES, shape.queries)
     queries = torch.arange(shape.way * shape.queries).view(shape.way, shape.queries)[:, :shown].flatten()
     support = torch.arange(shape.way) * shape.shots
@@ -159,7 +161,7 @@ def _initialisation(exp: Experiment, state: TrainState) -> Initialisation:
     return Initialisation(kept.theta, kept.inner_state, exp.inner, exp.method)
 
 
-def _part(initialisation: Initialisation, replicas: list[int]) -> Initialisation:
+def _select_replicas(initialisation: Initialisation, replicas: list[int]) -> Initialisation:
     state = InnerState(*(part[replicas] for part in initialisation.inner_state))
     return initialisation._replace(theta=initialisation.theta[replicas], inner_state=state)
 
@@ -181,12 +183,12 @@ def _snapshot(line: Mapping[str, Any]) -> Snapshot:
     return Snapshot(line["step"], tuple(line["x"]), tuple(line["truth"]), support, tuple(curves))
 
 
-def _of_replicas(snapshot: Snapshot, replicas: list[int]) -> Snapshot:
+def _snapshot_of_replicas(snapshot: Snapshot, replicas: list[int]) -> Snapshot:
     curves = tuple(snapshot.curves[replica] for replica in replicas)
     return Snapshot(snapshot.step, snapshot.x, snapshot.truth, snapshot.support, curves)
 
 
-def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def _mean_statistics(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Averages over the logged lines, except for the speed, which depends on the machine."""
     names = dict.fromkeys(
         name for line in lines for name in line if not name.endswith(("kind", "step", "second", "seconds"))

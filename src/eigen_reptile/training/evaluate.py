@@ -117,7 +117,7 @@ class FittedCurves(NamedTuple):
     curves: Float[np.ndarray, "S K q"]
 
 
-class Example(NamedTuple):
+class ExamplePredictions(NamedTuple):
     """One classification task, and the class that each initialisation predicts for each query."""
 
     task: Tasks
@@ -153,14 +153,14 @@ def evaluate(
     columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.inner_steps)
 
     def scores_of(numbers: Sequence[int]) -> np.ndarray:
-        tasks, batches = _tasks(bank, initialisation, config, purpose, task, numbers)
+        tasks, batches = _draw_tasks(bank, initialisation, config, purpose, task, numbers)
         if modes:
-            theta = next(_adapted(network, initialisation, tasks, batches, config.inner_steps[-1:]))
+            theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
             predictions = [_PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
             correct = torch.stack([logits.argmax(-1) == tasks.query_y for logits in predictions], dim=2)
             values = correct.cpu().double().mean(-1)
         else:
-            curves = _curves(network, initialisation, tasks, batches, config)
+            curves = _predict_curves(network, initialisation, tasks, batches, config)
             values = (curves - tasks.query_y[:, :, None]).square().mean((-1, -2))
         found: np.ndarray = values.cpu().double().numpy()
         return found
@@ -182,8 +182,8 @@ def fit_curves(
     network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
 ) -> FittedCurves:
     """The curves that each initialisation fits to one fixed regression task."""
-    tasks, batches = _tasks(bank, initialisation, config, "snapshot", task, [0])
-    curves = _curves(network, initialisation, tasks, batches, config)
+    tasks, batches = _draw_tasks(bank, initialisation, config, "snapshot", task, [0])
+    curves = _predict_curves(network, initialisation, tasks, batches, config)
     return FittedCurves(
         x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
         truth=tasks.query_y[0, 0, :, 0].cpu().numpy(),
@@ -193,17 +193,17 @@ def fit_curves(
 
 
 @torch.no_grad()
-def example(
+def predict_example(
     network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
-) -> Example:
+) -> ExamplePredictions:
     """One fixed classification task with the predictions of each initialisation, to be shown."""
-    tasks, batches = _tasks(bank, initialisation, config, "snapshot", task, [0])
-    theta = next(_adapted(network, initialisation, tasks, batches, config.inner_steps[-1:]))
-    predicted = _transductive(network, initialisation.method, theta, tasks).argmax(-1)[:, 0]
-    return Example(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
+    tasks, batches = _draw_tasks(bank, initialisation, config, "snapshot", task, [0])
+    theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
+    predicted = _predict_transductively(network, initialisation.method, theta, tasks).argmax(-1)[:, 0]
+    return ExamplePredictions(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
-def _tasks(
+def _draw_tasks(
     bank: Bank,
     initialisation: Initialisation,
     config: EvalConfig,
@@ -227,7 +227,7 @@ def _tasks(
     return Tasks(*replicas[0]), Batches(*replicas[1])
 
 
-def _adapted(
+def _adapt_in_stages(
     network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, inner_steps: Sequence[int]
 ) -> Iterator[Float[Tensor, "S T D"]]:
     """Each initialisation adapted to each task, after each of the numbers of inner steps."""
@@ -241,24 +241,24 @@ def _adapted(
         yield theta
 
 
-def _curves(
+def _predict_curves(
     network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, config: EvalConfig
 ) -> Float[Tensor, "S T K q out"]:
     """Predictions of each network for the queries, after each of the numbers of inner steps."""
-    adapted = _adapted(network, initialisation, tasks, batches, config.inner_steps)
+    adapted = _adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps)
     return torch.stack(
         [initialisation.method.predict(network, theta, tasks, tasks.query_x) for theta in adapted], dim=2
     )
 
 
-def _transductive(
+def _predict_transductively(
     network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
 ) -> Float[Tensor, "S T q way"]:
     """All queries of a task in one batch, whose statistics batch-norm then uses."""
     return method.predict(network, theta, tasks, tasks.query_x)
 
 
-def _inductive(
+def _predict_inductively(
     network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
 ) -> Float[Tensor, "S T q way"]:
     """Each query in a batch with the support only, so that no query influences another."""
@@ -268,4 +268,4 @@ def _inductive(
     return torch.stack([method.predict(network, theta, tasks, batch)[:, :, -1] for batch in batches], dim=2)
 
 
-_PREDICT = {"inductive": _inductive, "transductive": _transductive}
+_PREDICT = {"inductive": _predict_inductively, "transductive": _predict_transductively}

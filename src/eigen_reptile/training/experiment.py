@@ -23,7 +23,7 @@ from eigen_reptile.training.conclude import conclude, example_task
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.loop import train
 from eigen_reptile.training.old_formats import upgrade_metrics
-from eigen_reptile.training.result import Result, Trained, read_result
+from eigen_reptile.training.result import Result, TrainingSource, read_result
 from eigen_reptile.training.serialise import from_json, to_json
 from eigen_reptile.training.setup import Device, Setup, find_device, set_up
 from eigen_reptile.training.state import TrainState
@@ -48,11 +48,11 @@ def run(
         raise ConfigError(f"`checkpoint_every` must be at least 1, not {checkpoint_every}")
     place = find_device(device)
     # Before the folder is made, so that nothing is left behind if the data cannot be used.
-    finished = _from_lead((folder / "result.json").exists(), workers, place)
+    finished = _broadcast_json((folder / "result.json").exists(), workers, place)
     setup = None if finished else set_up(exp, start_progress, device, workers)
-    with _opened(folder, exp, workers, place) as log:
+    with _open_run_folder(folder, exp, workers, place) as log:
         report = start_progress(folder.name, exp.meta.steps)
-        found = _from_lead(log.result(), workers, place)
+        found = _broadcast_json(log.result(), workers, place)
         if found is not None:
             report(exp.meta.steps, {})
             return Result.from_json(found)
@@ -65,12 +65,12 @@ def run(
             metrics = [upgrade_metrics(line) for line in log.metrics()]
             result = conclude(setup, state, metrics, environment, start_progress)
             result = replace(result, seconds=round(time.monotonic() - started, 1))
-            _save(log, setup, state, result)
+            _save_result(log, setup, state, result)
         except RunError as error:
             raise RunError(
                 f"{error}. Progress up to the last checkpoint is saved: fix the problem and repeat the command"
             ) from error
-        return Result.from_json(_from_lead(result.to_json(), workers, place))
+        return Result.from_json(_broadcast_json(result.to_json(), workers, place))
 
 
 @out_of_memory_as_run_error()
@@ -92,7 +92,7 @@ def evaluate_run(
     except RunError as error:
         raise ConfigError(f"the parameters in {trained} do not fit this data set: {error}") from error
     digest = hashlib.sha256(state.theta.cpu().numpy().tobytes()).hexdigest()
-    origin = Trained(to_json(before), digest)
+    origin = TrainingSource(to_json(before), digest)
     with RunFolder.open(folder, to_json(exp) | {"trained": asdict(origin)}) as log:
         if (found := log.result()) is not None:
             return Result.from_json(found)
@@ -102,7 +102,7 @@ def evaluate_run(
         metrics = [line for line in metrics if line["kind"] != "snapshot"]  # made by the other evaluation
         result = conclude(setup, state, metrics, environment, start_progress, origin)
         result = replace(result, seconds=round(time.monotonic() - started, 1))
-        _save(log, setup, state, result)
+        _save_result(log, setup, state, result)
         return result
 
 
@@ -126,7 +126,7 @@ def read_examples(folder: Path) -> dict[str, Any] | None:
     return {name: tensor.numpy() for name, tensor in read_tensors(file).items()} if file.exists() else None
 
 
-def _save(log: RunLog, setup: Setup, state: TrainState, result: Result) -> None:
+def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -> None:
     """Save the result last: its presence marks the run as complete."""
     if result.test is not None and result.choice is not None and setup.exp.data.is_classification:
         log.save_tensors(EXAMPLES, example_task(setup, state, result.choice.lr))
@@ -158,7 +158,7 @@ class ExperimentJob(NamedTuple):
 
 
 @contextmanager
-def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.device) -> Iterator[RunLog]:
+def _open_run_folder(folder: Path, exp: Experiment, workers: Workers, device: torch.device) -> Iterator[RunLog]:
     """The lead's run folder. An error in opening it is raised on all workers, or they would wait for the lead."""
     if not workers.lead:
         if problem := workers.broadcast_text("", device):
@@ -175,6 +175,6 @@ def _opened(folder: Path, exp: Experiment, workers: Workers, device: torch.devic
         yield opened
 
 
-def _from_lead(value: Any, workers: Workers, device: torch.device) -> Any:
+def _broadcast_json(value: Any, workers: Workers, device: torch.device) -> Any:
     """The lead's value, on all workers; it must be JSON."""
     return value if workers.count == 1 else json.loads(workers.broadcast_text(json.dumps(value), device))

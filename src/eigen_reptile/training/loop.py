@@ -45,7 +45,7 @@ def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgre
     seconds = 0.0
     if state.step == 0:
         run.start_metrics(-1)
-        state, _ = _observe(setup, run, state, seconds)
+        state, _ = _validate_and_log(setup, run, state, seconds)
     else:
         run.start_metrics(state.step)
         report(state.step, {})
@@ -59,15 +59,15 @@ def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgre
     while not finished(exp, state):
         began = time.monotonic()
         state, update = iterate(setup, meta_update, state, *next(data))
-        seconds += _since(began)
-        state, metrics = _observe(setup, run, state, seconds)
+        seconds += _seconds_since(began)
+        state, metrics = _validate_and_log(setup, run, state, seconds)
         last = finished(exp, state)
         if state.step % LOG_EVERY == 0 or last:
-            throughput = _throughput(exp, (state.step - first) / _since(started))
-            summary = _summary(update, state) | throughput
+            throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
+            summary = _training_statistics(update, state) | throughput
             run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
             metrics |= summary
-        if state.step % checkpoint_every == 0 or _since(saved) > CHECKPOINT_SECONDS or last:
+        if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
             run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
             saved = time.monotonic()
         report(state.step, metrics)
@@ -93,12 +93,12 @@ def iterate(
     """One outer iteration of all replicas."""
     exp, step = setup.exp, torch.tensor(state.step, device=setup.device)
     batch = MetaBatch(setup.network, state.theta, state.inner_state, tasks, batches, exp.inner, step)
-    update = _reduced(meta_update(batch), batch.tasks_per_replica, setup)
+    update = _average_over_workers(meta_update(batch), batch.tasks_per_replica, setup)
     lr = state.theta.new_tensor([exp.meta.lr_at(replica.lr, state.step) for replica in exp.replicas])
     return state.advanced(update, lr, exp.meta, setup.running_statistics(state.theta)), update
 
 
-def _reduced(own: MetaUpdate, tasks: int, setup: Setup) -> MetaUpdate:
+def _average_over_workers(own: MetaUpdate, tasks: int, setup: Setup) -> MetaUpdate:
     """The average over the tasks of all workers, from that over this worker's tasks."""
     if setup.workers.count == 1:
         return own
@@ -119,7 +119,9 @@ def update_function(setup: Setup) -> UpdateFunction:
     return Compiled(compiled, meta_update, required=exp.compile == "on")
 
 
-def _observe(setup: Setup, run: RunLog, state: TrainState, seconds: float) -> tuple[TrainState, dict[str, float]]:
+def _validate_and_log(
+    setup: Setup, run: RunLog, state: TrainState, seconds: float
+) -> tuple[TrainState, dict[str, float]]:
     """Log the learning curve and the fitted curves where they are due, and remember the best step.
 
     `seconds` is the training time so far, without what is spent here.
@@ -169,7 +171,7 @@ def _rounded(error: float, diverged_at: Tensor) -> float | None:
     return float(f"{error:.6g}") if int(diverged_at) < 0 and math.isfinite(error) else None
 
 
-def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
+def _training_statistics(update: MetaUpdate, state: TrainState) -> dict[str, float]:
     """Medians over the replicas that have not diverged, so that one about to diverge does not hide the others."""
     alive = (state.diverged_at < 0).cpu()
     values_alive = {name: values.cpu()[alive].double().numpy() for name, values in update.means.items()}
@@ -178,5 +180,5 @@ def _summary(update: MetaUpdate, state: TrainState) -> dict[str, float]:
     return medians | selection_scores(medians) | {"replicas_alive": float(alive.sum())}
 
 
-def _since(moment: float) -> float:
+def _seconds_since(moment: float) -> float:
     return max(time.monotonic() - moment, 1e-9)

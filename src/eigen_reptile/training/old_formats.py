@@ -20,7 +20,7 @@ MAML_KINDS = {"Maml", "Taml", "MetaCurvature", "SparseMaml", "WarpMaml", "Metal"
 """Methods that inherited the fields `order`, `adapts` and `adapts_norms` from MAML."""
 
 
-def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def rename_keys(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in values.items()}
 
 
@@ -30,7 +30,7 @@ def upgrade_experiment(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(method := value.get("method"), dict):
         upgraded["method"] = _upgrade_method(method)
     if isinstance(evaluation := value.get("evaluation"), dict):
-        upgraded["evaluation"] = renamed(evaluation, RENAMED_EVALUATION)
+        upgraded["evaluation"] = rename_keys(evaluation, RENAMED_EVALUATION)
         if "after" in evaluation:
             _mark_whole_supports(value, upgraded)
     return upgraded
@@ -40,9 +40,9 @@ def _mark_whole_supports(old: Mapping[str, Any], upgraded: dict[str, Any]) -> No
     """None for the batch sizes that stood for the whole support."""
     if old["evaluation"].get("batch") == WHOLE_SUPPORT:
         upgraded["evaluation"]["batch"] = None
-    inner, task, method = (_object(old.get(part)) for part in ("inner", "task", "method"))
+    inner, task, method = (_object_or_empty(old.get(part)) for part in ("inner", "task", "method"))
     while method.get("kind") == "Robust":
-        method = _object(method.get("method"))
+        method = _object_or_empty(method.get("method"))
     batch, way, shots = inner.get("batch"), task.get("way"), task.get("shots")
     if not (isinstance(way, int) and isinstance(shots, int) and batch == way * shots):
         return
@@ -70,32 +70,32 @@ def _upgrade_maml(method: Mapping[str, Any]) -> dict[str, Any]:
     layers, norms = method.get("adapts", "all"), method.get("adapts_norms", kind == "SparseMaml")
     adapted = {"layers": layers, "norms": norms, "frozen": frozen}
     if kind == "Metal":
-        return _present({"kind": kind, "copies": method.get("copies"), "adapted": adapted})
+        return _without_none({"kind": kind, "copies": method.get("copies"), "adapted": adapted})
     order = method.get("order", 1 if kind == "SparseMaml" else 2)
     if kind == "MetaDropout":
-        return _present({"kind": kind, "order": order, "samples": method.get("samples"), "adapted": adapted})
+        return _without_none({"kind": kind, "order": order, "samples": method.get("samples"), "adapted": adapted})
     maml = {"kind": "Maml", "order": order, "adapted": adapted}
     if kind == "MetaCurvature":
-        maml["transform"] = _present({"kind": kind, "largest": method.get("largest")})
+        maml["transform"] = _without_none({"kind": kind, "largest": method.get("largest")})
     elif kind == "SparseMaml":
-        maml["transform"] = _present({"kind": "SparseMask", "rate": method.get("mask_rate")})
+        maml["transform"] = _without_none({"kind": "SparseMask", "rate": method.get("mask_rate")})
     elif kind == "WarpMaml":
-        maml["objective"] = _present({"kind": "WarpedSteps", "strength": strength})
+        maml["objective"] = _without_none({"kind": "WarpedSteps", "strength": strength})
     elif kind == "Taml" and method.get("bias", "entropy") == "entropy":
         samples = method.get("entropy_of")
-        maml["objective"] = _present({"kind": "EntropyReduction", "samples": samples, "strength": strength})
+        maml["objective"] = _without_none({"kind": "EntropyReduction", "samples": samples, "strength": strength})
     elif kind == "Taml":
         measure, samples = method["bias"], method.get("losses_of")
         settings = {"measure": measure, "samples": samples, "strength": strength}
-        maml["objective"] = _present({"kind": "LossInequality", **settings})
+        maml["objective"] = _without_none({"kind": "LossInequality", **settings})
     return maml
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _object_or_empty(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Without what the file did not have, so that it gets the default."""
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -109,14 +109,14 @@ def upgrade_tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
 def upgrade_metrics(line: Mapping[str, Any]) -> dict[str, Any]:
     """A line of metrics under its present names."""
     kind = "snapshot" if line.get("kind") == "picture" else line.get("kind")
-    return {**renamed(line, RENAMED_STATISTICS), "kind": kind}
+    return {**rename_keys(line, RENAMED_STATISTICS), "kind": kind}
 
 
 def upgrade_result(value: Mapping[str, Any]) -> dict[str, Any]:
     """A result in its present form; one that has it already is returned unchanged."""
     upgraded = dict(value)
     if isinstance(choice := value.get("choice"), dict):
-        upgraded["choice"] = renamed(choice, RENAMED_CHOICE)
+        upgraded["choice"] = rename_keys(choice, RENAMED_CHOICE)
     if value.get("format") != 2:
         return upgraded
     if isinstance(history := upgraded.pop("history", None), dict):
@@ -128,7 +128,7 @@ def upgrade_result(value: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(snapshots := upgraded.pop("pictures", None), list):
         upgraded["snapshots"] = [_without_kind(snapshot) for snapshot in snapshots]
     if isinstance(training := upgraded.setdefault("training", {}), dict):
-        upgraded["training"] = renamed(training, RENAMED_STATISTICS)
+        upgraded["training"] = rename_keys(training, RENAMED_STATISTICS)
     if isinstance(tests := value.get("test"), list):
         upgraded["test"] = [_with_task_intervals(scores) for scores in tests]
     upgraded["format"] = 3

@@ -117,10 +117,10 @@ def preset(data: Dataset, method: Method, filters: int | None = None) -> Experim
     0.0005, which suits long runs) and the number of tasks in evaluation. The network is as wide as suits the method,
     unless its number of filters is given.
     """
-    return _on_images(data, method, filters) if data.is_classification else _on_curves(data, method)
+    return _image_experiment(data, method, filters) if data.is_classification else _regression_experiment(data, method)
 
 
-def _on_curves(data: Dataset, method: Method) -> Experiment:
+def _regression_experiment(data: Dataset, method: Method) -> Experiment:
     needs, default = method.requirements, Experiment(data=data)
     assert default.inner.batch is not None
     samples = needs.batches_to_draw(default.inner) * default.inner.batch
@@ -129,7 +129,7 @@ def _on_curves(data: Dataset, method: Method) -> Experiment:
     return replace(default, method=method, task=TaskConfig(shots=max(default.task.shots, samples)), meta=meta)
 
 
-def _on_images(data: Dataset, method: Method, filters: int | None) -> Experiment:
+def _image_experiment(data: Dataset, method: Method, filters: int | None) -> Experiment:
     needs, own = method.requirements, image_preset(method)
     inner = InnerConfig(steps=7, batch=10, lr=0.002, optimizer="adam")
     task, model = TaskConfig(WAY, shots=15, queries=15), Conv4(filters or Conv4.filters)

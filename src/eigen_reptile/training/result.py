@@ -15,7 +15,7 @@ from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.old_formats import upgrade_result
-from eigen_reptile.training.serialise import describe, from_json, to_json
+from eigen_reptile.training.serialise import describe_error, from_json, to_json
 from eigen_reptile.training.strict_json import strict_converter
 
 RESULT_FORMAT = 3
@@ -113,7 +113,7 @@ class TestScores:
         place = self.columns.index(name)
         per_task = None if self.per_task is None else np.array(self.per_task[place], dtype=float)
         return MeasureScores(
-            mean=_number(self.mean[place]),
+            mean=_nan_if_none(self.mean[place]),
             ci95_seeds=self.ci95_seeds[place],
             ci95_tasks=self.ci95_tasks[place],
             per_seed=np.array([row[place] for row in self.per_seed], dtype=float),
@@ -133,7 +133,7 @@ class MeasureScores(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Trained:
+class TrainingSource:
     """Where the evaluated initialisation came from, if this run did not train it."""
 
     experiment: dict[str, Any]
@@ -163,7 +163,7 @@ class Result:
     seconds: float
     """Duration of the last start of the run."""
     environment: Environment
-    trained: Trained | None = None
+    trained: TrainingSource | None = None
 
     def test_with(self, shots: int) -> TestScores | None:
         """The test scores with this number of shots."""
@@ -183,7 +183,7 @@ class Result:
         try:
             return _CONVERTER.structure(upgraded, Result)
         except cattrs.BaseValidationError as error:
-            raise ConfigError(f"not a valid result: {describe(error)}") from error
+            raise ConfigError(f"not a valid result: {describe_error(error)}") from error
 
 
 def read_result(file: Path) -> Result:
@@ -194,7 +194,7 @@ def read_result(file: Path) -> Result:
         raise RunError(f"{file} cannot be understood: {error}") from error
 
 
-def _number(value: float | None) -> float:
+def _nan_if_none(value: float | None) -> float:
     return math.nan if value is None else value
 
 

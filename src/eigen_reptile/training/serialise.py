@@ -20,7 +20,7 @@ FAMILIES = (GradientTransform, Objective, SampleSelector, Method, Dataset, Model
 
 def to_json(experiment: Experiment) -> dict[str, Any]:
     """The experiment as dicts, lists and numbers."""
-    return cast(dict[str, Any], _as_json(_converter().unstructure(experiment, Experiment)))
+    return cast(dict[str, Any], _json_compatible(_converter().unstructure(experiment, Experiment)))
 
 
 def from_json(value: Any) -> Experiment:
@@ -33,10 +33,10 @@ def from_json(value: Any) -> Experiment:
     try:
         return _converter().structure(upgrade_experiment(value), Experiment)
     except cattrs.BaseValidationError as error:
-        raise ConfigError(f"not a valid experiment: {describe(error)}") from error
+        raise ConfigError(f"not a valid experiment: {describe_error(error)}") from error
 
 
-def describe(error: cattrs.BaseValidationError) -> str:
+def describe_error(error: cattrs.BaseValidationError) -> str:
     """What is wrong with a JSON value, and where, in one line; the first five reasons."""
     reasons = cattrs.transform_error(error, format_exception=_describe_reason)
     return " ".join("; ".join(reasons[:5]).split())
@@ -71,10 +71,10 @@ def _subclasses(family: type) -> list[type]:
     return [found for child in children for found in (child, *_subclasses(child))]
 
 
-def _as_json(value: Any) -> Any:
+def _json_compatible(value: Any) -> Any:
     """Tuples as lists and infinity as text, like JSON, so that what is written equals what is read."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: _as_json(item) for key, item in value.items()}
-    return [_as_json(item) for item in value] if isinstance(value, tuple | list) else value
+        return {key: _json_compatible(item) for key, item in value.items()}
+    return [_json_compatible(item) for item in value] if isinstance(value, tuple | list) else value

@@ -142,17 +142,17 @@ def validate(setup: Setup, initialisation: Initialisation, tasks: int, report: R
     """Scores on the first tasks of the validation list, by the decisive measure."""
     modes = MODES[-1:] if setup.exp.data.is_classification else ()
     bank, shape = setup.banks.validation, setup.validation
-    return _evaluate_shared(setup, bank, initialisation, "validation", shape, tasks, modes, report)
+    return _evaluate_on_all_workers(setup, bank, initialisation, "validation", shape, tasks, modes, report)
 
 
 def evaluate_test(setup: Setup, initialisation: Initialisation, shape: TaskShape, report: ReportProgress) -> Scores:
     """Scores on the test list, by every measure."""
     modes = MODES if setup.exp.data.is_classification else ()
     count = setup.exp.evaluation.tasks
-    return _evaluate_shared(setup, setup.banks.test, initialisation, "test", shape, count, modes, report)
+    return _evaluate_on_all_workers(setup, setup.banks.test, initialisation, "test", shape, count, modes, report)
 
 
-def _evaluate_shared(
+def _evaluate_on_all_workers(
     setup: Setup,
     bank: Bank,
     initialisation: Initialisation,

@@ -22,7 +22,7 @@ BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
 """Hyper-parameters of Adam in the outer loop."""
 
 
-class Best(NamedTuple):
+class BestSoFar(NamedTuple):
     """The best point of each replica's learning curve so far."""
 
     theta: Float[Tensor, "S D"]
@@ -67,7 +67,7 @@ class TrainState(NamedTuple):
     inner_state: InnerState
     diverged_at: Int[Tensor, "S"]
     """Iteration at which a replica became non-finite and was frozen at its last finite state; -1 if it has not."""
-    best: Best
+    best: BestSoFar
     outer: OuterState
 
     @property
@@ -82,7 +82,7 @@ class TrainState(NamedTuple):
         theta = theta.to(setup.device)
         inner_state = InnerState.empty(theta[:, : network.d])
         never = torch.full((len(theta),), -1, device=setup.device)
-        best = Best(theta, inner_state, torch.full_like(theta[:, 0], torch.nan), never)
+        best = BestSoFar(theta, inner_state, torch.full_like(theta[:, 0], torch.nan), never)
         return TrainState(0, theta, inner_state, never, best, OuterState.fresh(theta, setup.exp.meta))
 
     def advanced(
@@ -98,28 +98,28 @@ class TrainState(NamedTuple):
         theta = self.theta + lr[:, None] * step
         if running is not None:
             theta = torch.where(running, self.theta + MOMENTUM * direction, theta)
-        finite = _finite(theta) & _finite(update.inner_state.square)
+        finite = _rows_are_finite(theta) & _rows_are_finite(update.inner_state.square)
         alive = self.diverged_at < 0
         if bool((alive & finite).all()):  # nearly always, and then nothing has to be merged
             return self._replace(step=number, theta=theta, inner_state=update.inner_state, outer=outer)
         return self._replace(
             step=number,
-            theta=_where(alive & finite, theta, self.theta),
-            inner_state=InnerState(*map(partial(_where, alive & finite), update.inner_state, self.inner_state)),
-            outer=OuterState(*map(partial(_where, alive & finite), outer, self.outer)),
+            theta=_merge_rows(alive & finite, theta, self.theta),
+            inner_state=InnerState(*map(partial(_merge_rows, alive & finite), update.inner_state, self.inner_state)),
+            outer=OuterState(*map(partial(_merge_rows, alive & finite), outer, self.outer)),
             diverged_at=torch.where(alive & ~finite, number, self.diverged_at),
         )
 
     def with_score(self, exp: Experiment, score: Float[Tensor, "S"]) -> "TrainState":
         """The state with `best` updated by the validation scores of this step."""
         new = (self.diverged_at < 0) & (is_better(exp, score, self.best.score) | self.best.score.isnan())
-        now = Best(self.theta, self.inner_state, score, torch.full_like(self.best.step, self.step))
-        inner_state = InnerState(*map(partial(_where, new), now.inner_state, self.best.inner_state))
+        now = BestSoFar(self.theta, self.inner_state, score, torch.full_like(self.best.step, self.step))
+        inner_state = InnerState(*map(partial(_merge_rows, new), now.inner_state, self.best.inner_state))
         theta, score, step = (
-            _where(new, ours, best)
+            _merge_rows(new, ours, best)
             for ours, best in ((now.theta, self.best.theta), (now.score, self.best.score), (now.step, self.best.step))
         )
-        return self._replace(best=Best(theta, inner_state, score, step))
+        return self._replace(best=BestSoFar(theta, inner_state, score, step))
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint stores."""
@@ -147,13 +147,13 @@ class TrainState(NamedTuple):
     def restored(self, step: int, tensors: Mapping[str, Tensor]) -> "TrainState":
         """The state in a checkpoint, if its tensors have the shapes and types of this one's."""
         tensors = upgrade_tensors(tensors)
-        if _forms(tensors) != _forms(self.tensors()):
+        if _shapes_and_dtypes(tensors) != _shapes_and_dtypes(self.tensors()):
             raise RunError(
                 f"the checkpoint of step {step} has other parameters than this experiment's network and data"
             )
         # Copies, because what is read from a file may not be aligned as kernels prefer it.
         kept = {name: tensors[name].clone().to(self.theta.device) for name in self.tensors()}
-        best = Best(
+        best = BestSoFar(
             kept["best.theta"],
             InnerState(kept["best.inner_state.square"], kept["best.inner_state.steps"]),
             kept["best.score"],
@@ -164,15 +164,15 @@ class TrainState(NamedTuple):
         return TrainState(step, kept["theta"], inner_state, kept["diverged_at"], best, outer)
 
 
-def _finite(rows: Float[Tensor, "S D"]) -> Bool[Tensor, "S"]:
+def _rows_are_finite(rows: Float[Tensor, "S D"]) -> Bool[Tensor, "S"]:
     """Whether all numbers of each row are finite, by their sum: much faster than testing each."""
     return rows.sum(-1).isfinite()
 
 
-def _where(replicas: Tensor, new: Tensor, old: Tensor) -> Tensor:
+def _merge_rows(replicas: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """The new rows in these replicas, the old ones in the others."""
     return torch.where(replicas.view(-1, *[1] * (new.ndim - 1)), new, old)
 
 
-def _forms(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+def _shapes_and_dtypes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigen_reptile.methods import Gnn
-from eigen_reptile.methods.metric.gnn import networks
+from eigen_reptile.methods.metric.gnn import graph_networks
 from embeddings import FEATURES, QUERIES, SMALL_GNN, SUPPORT, features, headless_batch
 from meta_batches import WAY, predictions
 
@@ -66,7 +66,7 @@ def slow_graph(x: np.ndarray, weights: dict[str, np.ndarray]) -> np.ndarray:
 def test_predictions_against_slow_loops() -> None:
     batch = headless_batch(SMALL_GNN)
     found = predictions(SMALL_GNN, batch)
-    mapping, graph = networks(SMALL_GNN, FEATURES, WAY)
+    mapping, graph = graph_networks(SMALL_GNN, FEATURES, WAY)
     extra = batch.theta[0, batch.network.d :]
     assert len(extra) == mapping.d + graph.d
     first = split(extra[: mapping.d], mapping.module.shapes)
@@ -84,7 +84,7 @@ def test_predictions_against_slow_loops() -> None:
 
 
 def test_the_published_graph_network_is_the_default() -> None:
-    mapping, graph = networks(Gnn(), 6400, 5)
+    mapping, graph = graph_networks(Gnn(), 6400, 5)
     assert mapping.d == 6400 * 128 + 2 * 128
     sizes = [133, 181, 229]
     edges = sum(size * 192 + 192 * 192 + 192 * 96 + 96 * 96 + 2 * (192 + 192 + 96 + 96) + 96 for size in sizes)

@@ -30,7 +30,7 @@ from eigen_reptile.methods import (
 from eigen_reptile.methods.wrappers.sample_selection import select_low_loss, selection_scores
 from eigen_reptile.nn import Conv4
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.noise.config import Place
+from eigen_reptile.noise.config import NoiseLocation
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.tasks import Batches
 from eigen_reptile.training.config import MetaConfig
@@ -90,7 +90,7 @@ def test_a_loss_that_is_not_a_number_is_discarded_first() -> None:
 
 PROBLEMS: dict[str, tuple[Dataset, NoiseConfig]] = {
     "sine": (Sine(), NoiseConfig()),
-    **{place: (MANY, NoiseConfig("symmetric", 0.3, place)) for place in get_args(Place)},
+    **{place: (MANY, NoiseConfig("symmetric", 0.3, place)) for place in get_args(NoiseLocation)},
 }
 
 

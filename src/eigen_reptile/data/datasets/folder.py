@@ -77,7 +77,7 @@ class Folder(ImageDataset):
         image_format = ImageFormat(self.size, "L" if grey else "RGB", stretch_to_square)
         folders = strip_outer_folders(index_by_folder(sources, image_format))
         try:
-            splits = given_splits(folders) or {"train": top_level_classes(folders)}
+            splits = splits_from_folders(folders) or {"train": top_level_classes(folders)}
             self._check_nonempty(splits)
             if ignored := _count_images(folders) - sum(map(_count_images, splits.values())):
                 log.warning("ignored %d images that are not directly in the folder of a class", ignored)
@@ -125,7 +125,7 @@ def strip_outer_folders(folders: ImagesByClass) -> ImagesByClass:
     return strip_outer_folders(inner)
 
 
-def given_splits(folders: ImagesByClass) -> dict[Split, ImagesByClass]:
+def splits_from_folders(folders: ImagesByClass) -> dict[Split, ImagesByClass]:
     """The classes in folders that are named like splits; empty if there are no such folders."""
     splits: dict[Split, dict[str, Any]] = {}
     split_of: dict[str, str] = {}

@@ -62,17 +62,17 @@ def load_or_build(name: str, key: Mapping[str, Any], build: Build) -> dict[Split
     canonical = json.dumps([FORMAT, key], sort_keys=True, separators=(",", ":"), allow_nan=False)
     entry = cache_folder() / f"{name}-{hashlib.sha256(canonical.encode()).hexdigest()[:16]}"
     with suppress(_DamagedError):
-        return _open(entry)
+        return _open_entry(entry)
     with _locked(entry):
         try:
-            return _open(entry)  # another process may have built it while this one was waiting
+            return _open_entry(entry)  # another process may have built it while this one was waiting
         except _DamagedError as error:
             if entry.exists():
                 log.warning("the cached data in %s is damaged (%s): building it again", entry, error)
         _remove_leftovers(entry.parent)
         _write_entry(entry, key, build)
         try:
-            return _open(entry)
+            return _open_entry(entry)
         except _DamagedError as error:
             raise DataError(
                 f"the cache cannot keep data in {entry}: {error}; set EIGEN_REPTILE_CACHE to another folder"
@@ -84,7 +84,7 @@ class _DamagedError(Exception):
     """An entry is missing, or is not as it was written."""
 
 
-def _open(entry: Path) -> dict[Split, PackedSplit]:
+def _open_entry(entry: Path) -> dict[Split, PackedSplit]:
     try:
         splits = json.loads((entry / "index.json").read_text(encoding="utf-8"))["splits"]
         return {split: _open_split(entry / f"{split}.npy", **splits[split]) for split in SPLITS}

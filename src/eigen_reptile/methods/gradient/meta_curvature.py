@@ -30,13 +30,13 @@ class MetaCurvature(GradientTransform):
         return torch.cat(
             [
                 torch.ones(axes[0]) if len(axes) == 1 else torch.eye(size).flatten()
-                for axes in map(_axes, module.shapes.values())
+                for axes in map(_axes_to_map, module.shapes.values())
                 for size in self._mapped(axes)
             ]
         )
 
     def bind(self, module: FlatModule, parameters: Float[Tensor, "S B E"]) -> GradientMap:
-        shapes = [_axes(shape) for shape in module.shapes.values()]
+        shapes = [_axes_to_map(shape) for shape in module.shapes.values()]
 
         def transformed(gradient: Float[Tensor, "S B d"]) -> Float[Tensor, "S B d"]:
             tasks, rest, parts = gradient.shape[:2], parameters, []
@@ -49,7 +49,7 @@ class MetaCurvature(GradientTransform):
                 for axis, size in enumerate(axes):
                     if size in self._mapped(axes):
                         matrix, rest = rest[..., : size**2].view(*tasks, size, size), rest[..., size**2 :]
-                        tensor = _product(tensor, matrix, axis)
+                        tensor = _multiply_along_axis(tensor, matrix, axis)
                 parts.append(tensor.flatten(2))
             return torch.cat(parts, dim=-1)
 
@@ -60,11 +60,11 @@ class MetaCurvature(GradientTransform):
         return axes if len(axes) == 1 else [size for size in axes if size <= self.largest]
 
 
-def _axes(shape: torch.Size) -> list[int]:
+def _axes_to_map(shape: torch.Size) -> list[int]:
     return list(shape) if len(shape) < 3 else [shape[0], shape[1], prod(shape[2:])]
 
 
-def _product(tensor: Tensor, matrix: Float[Tensor, "S B n n"], axis: int) -> Tensor:
+def _multiply_along_axis(tensor: Tensor, matrix: Float[Tensor, "S B n n"], axis: int) -> Tensor:
     """The tensors (S, B, ...) with the matrices applied along one of their axes."""
     moved = tensor.movedim(2 + axis, 2)
     return (matrix @ moved.flatten(3)).view(moved.shape).movedim(2, 2 + axis)

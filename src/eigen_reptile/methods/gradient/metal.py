@@ -52,7 +52,7 @@ class Metal(GradientMethod):
     def _initial_loss_networks(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:
         """Xavier weights and zero biases; adapters that change nothing."""
         rng = torch.Generator().manual_seed(int(generator_at(seed, "init", 1).integers(2**63)))
-        parts = [torch.zeros(shape) for _ in range(self.copies) for shape in _shapes(network.module)]
+        parts = [torch.zeros(shape) for _ in range(self.copies) for shape in _loss_network_shapes(network.module)]
         for part in parts:
             if part.ndim == 2:
                 torch.nn.init.xavier_uniform_(part, generator=rng)
@@ -114,7 +114,7 @@ def learnt_losses(
     The network for the support sees the loss, the mean of each tensor outside of batch-norm, the outputs and the label;
     that for the queries sees the means, the outputs and their negative entropy.
     """
-    shapes = _shapes(module)
+    shapes = _loss_network_shapes(module)
     parts = [
         part.unflatten(-1, shape) for part, shape in zip(copy.split([prod(s) for s in shapes], -1), shapes, strict=True)
     ]
@@ -124,8 +124,8 @@ def learnt_losses(
     label = one_hot(y, support.shape[-1]).to(support)
     log = queries.log_softmax(-1)
     negative_entropy = (log.exp() * log).sum(-1, keepdim=True)
-    of_support = _standardise(torch.cat([_for_each(task, support), support, label], dim=-1))
-    of_queries = _standardise(torch.cat([_for_each(means, queries), queries, negative_entropy], dim=-1))
+    of_support = _standardise(torch.cat([_repeat_for_samples(task, support), support, label], dim=-1))
+    of_queries = _standardise(torch.cat([_repeat_for_samples(means, queries), queries, negative_entropy], dim=-1))
     half = len(parts) // 2
     return (
         _learnt_loss(of_support, _standardise(task[:, :, None]), parts[:half]),
@@ -133,7 +133,7 @@ def learnt_losses(
     )
 
 
-def _shapes(module: FlatModule) -> list[tuple[int, ...]]:
+def _loss_network_shapes(module: FlatModule) -> list[tuple[int, ...]]:
     """The tensors of one copy: for the support, then for the queries, a loss network, its adapter and two factors."""
     tensors = list(module.shapes.values())
     count, way = len(tensors) - len(module.norms), tensors[-1][0]
@@ -146,7 +146,9 @@ def _shapes(module: FlatModule) -> list[tuple[int, ...]]:
     return shapes
 
 
-def _for_each(vector: Float[Tensor, "S B k"], samples: Float[Tensor, "S B n way"]) -> Float[Tensor, "S B n k"]:
+def _repeat_for_samples(
+    vector: Float[Tensor, "S B k"], samples: Float[Tensor, "S B n way"]
+) -> Float[Tensor, "S B n k"]:
     return vector[:, :, None].expand(-1, -1, samples.shape[2], -1)
 
 
@@ -160,16 +162,16 @@ def _learnt_loss(
 ) -> Float[Tensor, "S B n"]:
     """The output of a loss network for each sample, after its adapter has seen the task."""
     network, adapter, (scale, shift) = parts[:4], parts[4:8], parts[8:]
-    scales, shifts = _two_layers(task, adapter)[:, :, 0].chunk(2, dim=-1)
+    scales, shifts = _two_layer_network(task, adapter)[:, :, 0].chunk(2, dim=-1)
     adapted = [
         (1 + factor.view(like)) * part + offset.view(like)
         for part, factor, offset in zip(network, (scale * scales).unbind(-1), (shift * shifts).unbind(-1), strict=True)
         for like in [(*part.shape[:2], *[1] * (part.ndim - 2))]
     ]
-    return _two_layers(features, adapted)[..., 0]
+    return _two_layer_network(features, adapted)[..., 0]
 
 
-def _two_layers(x: Float[Tensor, "S B n k"], parts: Sequence[Tensor]) -> Float[Tensor, "S B n out"]:
+def _two_layer_network(x: Float[Tensor, "S B n k"], parts: Sequence[Tensor]) -> Float[Tensor, "S B n out"]:
     first, first_bias, second, second_bias = parts
     hidden = (x @ first.mT + first_bias[:, :, None]).relu()
     return hidden @ second.mT + second_bias[:, :, None]

@@ -54,7 +54,7 @@ class Gnn(MetricMethod):
     def _initial_graph(self, network: Network, seed: int, spec: TaskSpec) -> Float[Tensor, "E"]:
         """The parameters of the map, then those of the graph network."""
         rng = generator_at(seed, "init", 1)
-        parts = networks(self, network.module.features(spec.shape), spec.way)
+        parts = graph_networks(self, network.module.features(spec.shape), spec.way)
         return torch.cat([part.module.init(int(rng.integers(2**63))) for part in parts])
 
     def meta_losses(self, batch: MetaBatch) -> MetaLosses:
@@ -65,7 +65,7 @@ class Gnn(MetricMethod):
     ) -> Shaped[Tensor, "S B q *out"]:
         support, queries = embed(network, theta, tasks, x)
         known = support_one_hot(tasks, support)
-        mapping, graph = networks(self, support.shape[-1], known.shape[-1])
+        mapping, graph = graph_networks(self, support.shape[-1], known.shape[-1])
         extra = theta[..., network.d :]
         mapped = mapping.outputs(extra[..., : mapping.d], torch.cat([support, queries], dim=2))
         labels = torch.cat([known, known.new_zeros(*queries.shape[:3], known.shape[-1])], dim=2)
@@ -76,25 +76,25 @@ class Gnn(MetricMethod):
 
 
 @cache
-def networks(method: Gnn, features: int, way: int) -> tuple[Network, Network]:
+def graph_networks(method: Gnn, features: int, way: int) -> tuple[Network, Network]:
     """The map from features to nodes, and the network on graphs, each as a function of its flat parameters."""
 
     def mapping() -> nn.Module:
         return nn.Sequential(nn.Linear(features, method.width, bias=False), nn.BatchNorm1d(method.width))
 
-    modules = FlatModule(mapping), FlatModule(lambda: _Graph(method, way))
+    modules = FlatModule(mapping), FlatModule(lambda: _GraphNetwork(method, way))
     return Network(modules[0], CrossEntropy()), Network(modules[1], CrossEntropy())
 
 
 @final
-class _Graph(nn.Module):
+class _GraphNetwork(nn.Module):
     """From the nodes of each graph, its query first, to the logits of the query."""
 
     def __init__(self, method: Gnn, way: int) -> None:
         super().__init__()
         sizes = [method.width + way + method.grown * layer for layer in range(method.layers + 1)]
-        self.edges = nn.ModuleList(_Edges(size, method.edge) for size in sizes)
-        self.nodes = nn.ModuleList(_dense(2 * size, method.grown) for size in sizes[:-1])
+        self.edges = nn.ModuleList(_EdgeWeights(size, method.edge) for size in sizes)
+        self.nodes = nn.ModuleList(_linear_norm_relu(2 * size, method.grown) for size in sizes[:-1])
         self.last = nn.Linear(2 * sizes[-1], way)
 
     def forward(self, x: Float[Tensor, "q n F"]) -> Float[Tensor, "q way"]:
@@ -106,12 +106,12 @@ class _Graph(nn.Module):
 
 
 @final
-class _Edges(nn.Module):
+class _EdgeWeights(nn.Module):
     """Edge weights from the differences between nodes; each row sums to one."""
 
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
-        layers = [_dense(*pair) for pair in pairwise((size, 2 * width, 2 * width, width, width))]
+        layers = [_linear_norm_relu(*pair) for pair in pairwise((size, 2 * width, 2 * width, width, width))]
         self.score = nn.Sequential(*layers, nn.Linear(width, 1, bias=False))  # a bias would cancel in the softmax
 
     def forward(self, x: Float[Tensor, "q n F"]) -> Float[Tensor, "q n n"]:
@@ -122,7 +122,7 @@ class _Edges(nn.Module):
         return scores.masked_fill(itself, -torch.inf).softmax(-1)
 
 
-def _dense(before: int, after: int) -> nn.Module:
+def _linear_norm_relu(before: int, after: int) -> nn.Module:
     return nn.Sequential(nn.Linear(before, after, bias=False), nn.BatchNorm1d(after), nn.LeakyReLU())
 
 

@@ -8,7 +8,7 @@ from eigen_reptile.direction import main_direction
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import Ispl, MetaBatch
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory, trained_theta
-from eigen_reptile.recipes.theorems.study import Finding, Line, Panel, Study, degrees, line
+from eigen_reptile.recipes.theorems.study import Finding, Line, Panel, Study, angle_in_degrees, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.tasks import Batches
 from eigen_reptile.training.data import TrainingData
@@ -31,11 +31,13 @@ def discarding(start_progress: StartProgress) -> Study:
         setup = noisy_setup(rate, start_progress)
         per_task = []
         for task, reference in enumerate(references):
-            per_task.append(_measure(setup, theta, task, reference))
+            per_task.append(_measure_task(setup, theta, task, reference))
             report(number * TASKS + task + 1, {})
         measurements.append(np.array(per_task))
-    ratios, ratio_change = _compare(measurements, 0, "lambda_o / lambda with discarding minus without, by noise rate")
-    errors, error_change = _compare(measurements, 2, "angle with discarding minus without, by noise rate")
+    ratios, ratio_change = _compare_discarding(
+        measurements, 0, "lambda_o / lambda with discarding minus without, by noise rate"
+    )
+    errors, error_change = _compare_discarding(measurements, 2, "angle with discarding minus without, by noise rate")
     about = (
         f"{TASKS} tasks of glyphs under symmetric noise, plain gradient descent from a trained initialisation. Each "
         "step is the sum of a part due to clean labels and a part due to wrong ones; lambda is the largest "
@@ -55,15 +57,15 @@ def discarding(start_progress: StartProgress) -> Study:
     return Study("Theorem 2: discarding samples with a high loss", about, panels, findings)
 
 
-def _compare(measurements: list[np.ndarray], column: int, name: str) -> tuple[list[Line], Line]:
+def _compare_discarding(measurements: list[np.ndarray], column: int, name: str) -> tuple[list[Line], Line]:
     """Lines without and with discarding, from this column and the next, and the line of their difference per task."""
     without, discarded = ([values[:, place] for values in measurements] for place in (column, column + 1))
     change = [after - before for before, after in zip(without, discarded, strict=True)]
     lines = [
-        line("all samples", NOISE_RATES, without),
-        line("without those that ISPL discards", NOISE_RATES, discarded),
+        mean_line("all samples", NOISE_RATES, without),
+        mean_line("without those that ISPL discards", NOISE_RATES, discarded),
     ]
-    return lines, line(name, NOISE_RATES, change)
+    return lines, mean_line(name, NOISE_RATES, change)
 
 
 @torch.no_grad()
@@ -75,7 +77,7 @@ def _reference_direction(clean: Setup, theta: Tensor, task: int) -> Tensor:
 
 
 @torch.no_grad()
-def _measure(setup: Setup, theta: Tensor, task: int, reference: Tensor) -> list[float]:
+def _measure_task(setup: Setup, theta: Tensor, task: int, reference: Tensor) -> list[float]:
     """lambda_o / lambda without and with discarding, then the angles to the reference direction without and with it."""
     tasks, batches = TrainingData(setup).at(task)
     empty = InnerState.empty(theta[None])
@@ -83,4 +85,4 @@ def _measure(setup: Setup, theta: Tensor, task: int, reference: Tensor) -> list[
     kept = Ispl().select(meta_batch).batches
     both = [split_trajectory(setup.network, theta, tasks, some) for some in (batches, kept)]
     ratios = [float(eigenvalues(W.from_wrong_labels)[0] / eigenvalues(W.whole)[0]) for W in both]
-    return [*ratios, *(degrees(main_direction(W.whole).vector, reference) for W in both)]
+    return [*ratios, *(angle_in_degrees(main_direction(W.whole).vector, reference) for W in both)]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eigen_reptile.direction import main_direction
-from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, degrees, line
+from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, angle_in_degrees, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.runtime.rng import generator_at
 
@@ -19,7 +19,7 @@ LENGTH = 2.1
 
 @final
 @dataclass(frozen=True)
-class Setting:
+class NoisyDescent:
     """A trajectory of gradient descent, and the noise on it."""
 
     steps: int = 7
@@ -29,17 +29,17 @@ class Setting:
     where: Literal["gradients", "points"] = "gradients"
     """Noise in gradients accumulates along the trajectory; noise on points is independent, as the proof assumes."""
 
-    def finer(self, steps: int) -> "Setting":
+    def finer(self, steps: int) -> "NoisyDescent":
         """The same length of trajectory in another number of steps."""
         return replace(self, steps=steps, rate=LENGTH / steps)
 
 
-BASE = Setting()
+BASE = NoisyDescent()
 ON_POINTS = replace(BASE, where="points")
 SIGMAS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 STEPS = (3, 7, 15, 31, 63, 127)
 DIMENSIONS = (2, 10, 100, 1000, 10_000, 100_000)
-PANELS: dict[tuple[str, str], dict[float, Setting]] = {
+PANELS: dict[tuple[str, str], dict[float, NoisyDescent]] = {
     ("more noise", "sigma"): {sigma: replace(BASE, sigma=sigma) for sigma in SIGMAS},
     ("more steps", "steps"): {steps: replace(BASE, steps=steps) for steps in STEPS[:-1]},
     ("more dimensions", "dimensions"): {size: replace(BASE, dimensions=size) for size in DIMENSIONS},
@@ -59,14 +59,14 @@ def gradient_noise(start_progress: StartProgress) -> Study:
     for (title, varied), settings in PANELS.items():
         measured = []
         for setting in settings.values():
-            measured.append(angles(setting, DRAWS))
+            measured.append(direction_angles(setting, DRAWS))
             done += 1
             report(done, {})
         main, ends = zip(*measured, strict=True)
         x = list(settings)
-        lines = [line("main direction (Eigen-Reptile)", x, main), line("start to end (Reptile)", x, ends)]
+        lines = [mean_line("main direction (Eigen-Reptile)", x, main), mean_line("start to end (Reptile)", x, ends)]
         panels.append(Panel(title, varied, "angle to the noiseless direction, degrees", lines, logarithmic=True))
-        difference = line(
+        difference = mean_line(
             f"angle of the main direction minus Reptile's, by {varied}", x, list(np.array(main) - np.array(ends))
         )
         claim = f"Gradient noise rotates the main direction less than Reptile's (theorem 1): {title}"
@@ -85,7 +85,7 @@ def gradient_noise(start_progress: StartProgress) -> Study:
     return Study("Theorem 1: noise in the gradients", about, panels, findings)
 
 
-def angles(setting: Setting, draws: int) -> tuple[np.ndarray, np.ndarray]:
+def direction_angles(setting: NoisyDescent, draws: int) -> tuple[np.ndarray, np.ndarray]:
     """Angles in degrees between noisy and noiseless directions: the main direction, and the one from start to end."""
     per_draw = []
     for draw in range(draws):
@@ -94,12 +94,12 @@ def angles(setting: Setting, draws: int) -> tuple[np.ndarray, np.ndarray]:
         noise = torch.from_numpy(rng.standard_normal((setting.steps, setting.dimensions)))
         clean, noisy = (quadratic_trajectory(setting, start, part) for part in (0 * noise, noise))
         main = [main_direction(W).vector for W in (clean, noisy)]
-        per_draw.append((degrees(*main), degrees(clean[-1] - clean[0], noisy[-1] - noisy[0])))
+        per_draw.append((angle_in_degrees(*main), angle_in_degrees(clean[-1] - clean[0], noisy[-1] - noisy[0])))
     main_angles, end_angles = np.array(per_draw).T
     return main_angles, end_angles
 
 
-def quadratic_trajectory(setting: Setting, start: Tensor, noise: Tensor) -> Tensor:
+def quadratic_trajectory(setting: NoisyDescent, start: Tensor, noise: Tensor) -> Tensor:
     """The points of gradient descent on a quadratic loss whose curvature differs between dimensions."""
     curvature = torch.logspace(-1.5, 0, len(start), dtype=torch.float64)
     disturbances = setting.sigma * (curvature * start).square().mean().sqrt() * noise

@@ -35,7 +35,7 @@ class SplitTrajectory(NamedTuple):
     from_wrong_labels: Float[Tensor, "rows d"]
 
 
-def experiment(rate: float) -> Experiment:
+def noisy_experiment(rate: float) -> Experiment:
     """Single tasks under symmetric noise at this rate, with candidates for ISPL."""
     exp = preset(Glyphs(), METHODS["eigen-reptile-ispl"])
     return replace(exp, meta=MetaConfig(batch=1), noise=NoiseConfig("symmetric", rate, "task"))
@@ -56,7 +56,7 @@ def trained_theta(start_progress: StartProgress) -> Float[Tensor, "d"]:
 
 
 def noisy_setup(rate: float, start_progress: StartProgress) -> Setup:
-    return set_up(experiment(rate), start_progress, "cpu")
+    return set_up(noisy_experiment(rate), start_progress, "cpu")
 
 
 def split_trajectory(network: Network, theta: Float[Tensor, "d"], tasks: Tasks, batches: Batches) -> SplitTrajectory:

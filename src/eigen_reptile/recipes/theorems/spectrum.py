@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory, trained_theta
-from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, line
+from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.data import TrainingData
 
@@ -28,7 +28,7 @@ def spectrum(start_progress: StartProgress) -> Study:
             report(number * TASKS + task + 1, {})
         scatter = np.array(per_task)
         name = f"{100 * rate:g} % wrong labels"
-        values.append(line(name, ranks, list(np.sqrt(scatter).T)))
+        values.append(mean_line(name, ranks, list(np.sqrt(scatter).T)))
         ratios.append(scatter[:, 0] / scatter[:, 1:].sum(1))
     about = (
         f"{TASKS} tasks of glyphs, plain gradient descent from a trained initialisation, 95 % intervals over tasks. "
@@ -41,10 +41,10 @@ def spectrum(start_progress: StartProgress) -> Study:
             "signal-to-noise ratio",
             "noise rate",
             "largest eigenvalue / sum of the others",
-            [line("ratio", NOISE_RATES, ratios)],
+            [mean_line("ratio", NOISE_RATES, ratios)],
         ),
     ]
     changes = [ratio - ratios[0] for ratio in ratios[1:]]
-    change = line("signal-to-noise ratio minus that with clean labels, by noise rate", NOISE_RATES[1:], changes)
+    change = mean_line("signal-to-noise ratio minus that with clean labels, by noise rate", NOISE_RATES[1:], changes)
     findings = [Finding("Wrong labels lower the signal-to-noise ratio of the trajectory (appendix D)", change)]
     return Study("Appendix D: the spectrum of the trajectory", about, panels, findings)

@@ -66,13 +66,13 @@ class Study(NamedTuple):
             raise ConfigError("not a valid study: " + "; ".join(reasons[:5])) from error
 
 
-def degrees(first: Float[Tensor, "d"], second: Float[Tensor, "d"]) -> float:
+def angle_in_degrees(first: Float[Tensor, "d"], second: Float[Tensor, "d"]) -> float:
     """The angle between two directions."""
     cosine = float(first @ second / (first.norm() * second.norm()))
     return math.degrees(math.acos(min(1.0, max(-1.0, cosine))))
 
 
-def line(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Line:
+def mean_line(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Line:
     """The mean of the values at each x, with 95 % intervals."""
     means, halves = zip(*(interval95(samples) for samples in values), strict=True)
     return Line(name, *([float(f"{number:.6g}") for number in numbers] for numbers in (x, means, halves)))

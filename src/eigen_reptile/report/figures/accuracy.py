@@ -71,11 +71,11 @@ def plot_example_task(examples: Mapping[str, Mapping[str, np.ndarray]], path: Pa
     for axes in grid.flat:
         axes.set_axis_off()
     for label, (axes, image) in enumerate(zip(grid[0], first["support"], strict=True)):
-        _show(axes, image)
+        _show_image(axes, image)
         axes.set_title(f"class {label + 1}: support", fontsize="small")
     for number, (image, truth) in enumerate(zip(first["query"], first["query_y"], strict=True)):
         axes = grid[1 + number % (rows - 1)][truth]
-        _show(axes, image)
+        _show_image(axes, image)
         for line, (method, example) in enumerate(examples.items()):
             predicted = int(example["predicted"][number])
             correct = predicted == truth
@@ -86,7 +86,7 @@ def plot_example_task(examples: Mapping[str, Mapping[str, np.ndarray]], path: Pa
     save_figure(figure, path)
 
 
-def _show(axes: Axes, image: np.ndarray) -> None:
+def _show_image(axes: Axes, image: np.ndarray) -> None:
     """Draw an image of bytes (C, H, W)."""
     shown = np.moveaxis(image, 0, -1)
     axes.imshow(shown if shown.shape[-1] == 3 else shown[..., 0], cmap="gray", vmin=0, vmax=255)
