@@ -1,6 +1,7 @@
 """Reptile on sine waves with jax-meta's inner loop. Run by a Python that has jax-meta; it needs nothing else.
 
-It reads numbers of iterations from standard input, one a line, and answers each with an empty line when they are done.
+It reads numbers of iterations from standard input, one per line, and answers each with an empty line when they are
+done.
 """
 
 import sys

@@ -56,7 +56,7 @@ def main_direction_or_nan(
 ) -> tuple[MainDirection, Tensor]:
     """`main_direction` without checks or control flow on values, so that it can be compiled and batched.
 
-    The result for a trajectory with NaN or infinity is NaN, and its entry in the mask, which is returned second, False.
+    For a trajectory with NaN or infinity the result is NaN, and its entry in the returned mask is False.
     """
     gram, scale = _centred_gram(W)
     weights, ratio, travelled = _first_component(gram, scale.to(gram.device), length, fix_sign)
@@ -64,7 +64,7 @@ def main_direction_or_nan(
 
 
 def _first_component(gram: Tensor, scale: Tensor, length: Length, fix_sign: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """From the Gram matrix to the weights of the rows in e, the explained variance ratio and the length."""
+    """The weights of the rows in e, the explained variance ratio and the length, from the Gram matrix."""
     finite = scale.isfinite()
     gram = torch.where(finite[..., None, None], gram, 0.0)  # LAPACK raises on NaN
     eigenvalues, eigenvectors = torch.linalg.eigh(gram)  # ascending order
@@ -92,11 +92,11 @@ def _chunks(W: Tensor) -> Iterator[Float[Tensor, "*batch pieces others columns"]
     """
     dtype = torch.promote_types(W.dtype, torch.float32)
     others = W.shape[-2] - 1
-    place = W.new_empty((*W.shape[:-2], others * min(CHUNK, W.shape[-1])), dtype=dtype)
+    buffer = W.new_empty((*W.shape[:-2], others * min(CHUNK, W.shape[-1])), dtype=dtype)
     for columns in W.split(CHUNK, dim=-1):
         pieces = PIECES if columns.shape[-1] == CHUNK else 1
         rows = columns.to(dtype).unflatten(-1, (pieces, -1)).movedim(-2, -3)
-        own = place[..., : others * columns.shape[-1]].unflatten(-1, (pieces, others, -1))
+        own = buffer[..., : others * columns.shape[-1]].unflatten(-1, (pieces, others, -1))
         yield torch.sub(rows[..., 1:, :], rows[..., :1, :], out=None if torch.compiler.is_compiling() else own)
 
 
@@ -107,7 +107,7 @@ def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[T
     each piece is first divided by its own largest movement.
     """
     # Apple's GPU has no float64: there the small matrix is summed up, and then solved, on the CPU.
-    place = torch.device("cpu") if W.device.type == "mps" else W.device
+    device = torch.device("cpu") if W.device.type == "mps" else W.device
     movements, products = [], []
     for chunk in _chunks(W):
         furthest = torch.maximum(chunk.amax((-2, -1)), -chunk.amin((-2, -1))).clamp(min=torch.finfo(chunk.dtype).tiny)
@@ -116,7 +116,7 @@ def _centred_gram(W: Tensor) -> tuple[Float[Tensor, "*batch rows rows"], Float[T
         products.append(chunk @ chunk.mT)
     furthest, product = torch.cat(movements, dim=-1), torch.cat(products, dim=-3)
     scale = furthest.amax(-1)
-    parts = (furthest / scale[..., None]).to(place).double().square()[..., None, None] * product.to(place).double()
+    parts = (furthest / scale[..., None]).to(device).double().square()[..., None, None] * product.to(device).double()
     gram = parts.sum(-3)
     gram = pad(gram, (1, 0, 1, 0))  # the first row, relative to itself, is zero
     # Centring the small matrix on both sides equals centring the rows of W, without touching W again.

@@ -110,7 +110,7 @@ def trajectory(
 def _points_of_inner_loop(
     gradient: Gradient, theta: Tensor, state: InnerState, x: Tensor, batches: Batches, config: InnerConfig
 ) -> Iterator[tuple[Tensor, InnerState]]:
-    # Samples and rates of all steps are made at once: many small calls would cost time.
+    # Samples and rates of all steps are computed at once, because many small calls take longer.
     steps, size = batches.chosen.shape[2:]
     samples = take_samples(x, batches.chosen.flatten(2)).unflatten(2, (steps, size))
     parts = (samples, batches.y, batches.weight, _learning_rates(state, steps, config))

@@ -24,7 +24,7 @@ class TaskConfig:
     queries: int = 0
     """Query samples of each class in a training task, for methods that learn from them."""
     epochs: bool = False
-    """Train on batches from shuffled passes over the whole training set instead of on tasks, each as large as a task;
+    """Train on batches as large as a task, drawn in shuffled passes over the whole training set, instead of on tasks;
     for methods that learn to classify among all training classes."""
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ def each_step(batches: Batches) -> Iterator[Batches]:
 def take_samples(
     samples: Shaped[Tensor, "S B m *shape"], index: Int[Tensor, "S B b"]
 ) -> Shaped[Tensor, "S B b *shape"]:
-    """From the m samples of each task, those in its own row of the index."""
+    """The samples of each task at the indices in its own row."""
     replica = torch.arange(index.shape[0], device=index.device)[:, None, None]
     task = torch.arange(index.shape[1], device=index.device)[None, :, None]
     return samples[replica, task, index]

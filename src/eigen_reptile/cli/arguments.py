@@ -18,7 +18,7 @@ class UsageError(Exception):
 
 def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = None, about: str | None = None) -> T:
     """Let tyro parse the arguments; every error becomes a `UsageError` of one line."""
-    import tyro  # here, because it takes longer than most answers that do without it
+    import tyro  # here, because importing it takes longer than most commands that do not need it
 
     program = f"eigen-reptile {command}"
 

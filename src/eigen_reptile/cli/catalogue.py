@@ -26,7 +26,7 @@ REGISTRIES: dict[RegistryKind, tuple[str, str]] = {
 """The module and the name of each dict."""
 
 THEORY = {"theory": "Numerical tests of the theorems in the paper's appendices."}
-"""What `run` offers beside the recipes."""
+"""What `run` offers besides the recipes."""
 
 
 CITED = "https://"
@@ -88,10 +88,11 @@ def _entry(kind: RegistryKind, name: str) -> RegistryEntry:
 
 
 def _summary(value: ast.expr, module: str) -> str:
-    """The docstring line that says most about an expression.
+    """The docstring line that describes an expression best.
 
-    That of a cited class in a keyword argument, as in `Maml(transform=SparseMask())`; or of the last class, if only
-    inner ones are cited, as in `WithSampleSelection(Reptile(), Ispl())`; or of the outermost class.
+    It is that of a cited class in a keyword argument, as in `Maml(transform=SparseMask())`; otherwise that of the last
+    class if only inner classes are cited, as in `WithSampleSelection(Reptile(), Ispl())`; otherwise that of the
+    outermost class.
     """
     keywords = value.keywords if isinstance(value, ast.Call) else []
     cited = [about for keyword in keywords for about in _summaries(keyword.value, module) if CITED in about]
@@ -144,7 +145,7 @@ def parse_names(command: str, args: Sequence[str]) -> CommandNames:
 
 
 def _allowed_names(kind: str) -> Mapping[str, Any] | None:
-    """The allowed names of a kind; None if any is."""
+    """The allowed names of a kind; None if every name is allowed."""
     match kind:
         case "method":
             return known_names("methods")

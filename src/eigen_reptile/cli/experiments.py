@@ -38,7 +38,7 @@ from eigen_reptile.training.result import Result
 from eigen_reptile.training.setup import find_device
 
 LONGEST_TIMEOUT = 1_000_000
-"""Seconds; torch cannot wait for any length of time."""
+"""In seconds; torch does not accept arbitrarily long timeouts."""
 
 
 def train_command(args: Sequence[str]) -> None:
@@ -95,7 +95,7 @@ def eval_command(args: Sequence[str]) -> None:
     _check_protocol(options.protocol, options.evaluation, experiment.evaluation)
     changed = _with_protocol(options.protocol, replace(experiment, data=options.data, evaluation=options.evaluation))
     if options.data != experiment.data and not options.evaluation.noisy:
-        changed = replace(changed, noise=NoiseConfig())  # the noise belongs to the data of the training
+        changed = replace(changed, noise=NoiseConfig())  # the noise belongs to the training data
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         result = evaluate_run(trained, changed, options.out, progress.start, options.device)
     show_results({trained.resolve().name: result}, options.output, {"out": str(options.out)})

@@ -22,7 +22,7 @@ MOST_LABELS = 100_000_000
 
 
 def report_command(args: Sequence[str]) -> None:
-    # Importing matplotlib takes as long as running many a command, so only the commands that draw import it.
+    # Importing matplotlib takes longer than many commands, so only the commands that draw import it.
     from eigen_reptile.report.pages import write_report
     from eigen_reptile.report.performance import write_performance
 

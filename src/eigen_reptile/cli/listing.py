@@ -29,7 +29,7 @@ def list_command(args: Sequence[str]) -> None:
 
 
 def _descriptions(kind: RegistryKind) -> dict[str, str]:
-    """What each entry is; methods and models share classes, hence the expression tells them apart."""
+    """A description of each entry; methods and models share classes, so the expression is added to tell them apart."""
     if kind in ("methods", "models"):
         return {entry.name: f"{entry.about} [{entry.expression}]" for entry in entries(kind).values()}
     found = {entry.name: entry.about for entry in entries(kind).values()}

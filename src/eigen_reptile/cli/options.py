@@ -81,8 +81,8 @@ class RunOptions:
     """Evaluation protocol: that of the paper's authors (10,000 tasks with 1 query per class), or the usual one of the
     field (600 tasks with 15)."""
     scale: Scale = "small"
-    """Size of a recipe on images: that of the paper (needs a GPU), or one for two CPU cores. The sine wave has only one
-    size."""
+    """Scale of a recipe on images: `full` is that of the paper (needs a GPU), `small` suits two CPU cores, and `tune`
+    searches for the learning rates of `small`. The sine wave has only one scale."""
     data: Path | None = None
     """Folder or archive of the recipe's data set; default: NAME in the folder $EIGEN_REPTILE_DATA, or in ./data."""
     per_class: int | None = None
@@ -103,7 +103,7 @@ class EvalOptions:
     """Evaluate a finished run again: with another evaluation protocol, or on another data set."""
 
     data: Dataset
-    """The data set; its images must have the size of the training images."""
+    """The data set; its images must be of the same size as the training images."""
     evaluation: EvalConfig
     """The evaluation; the defaults are the settings of the run."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PATH", help_behavior_hint="(required)")] = None

@@ -1,4 +1,4 @@
-"""The interfaces of data: a `Dataset` is settings that can be loaded; loading it gives three `Bank`s of tasks."""
+"""The interfaces of data: a `Dataset` holds settings, and loading it gives three `Bank`s of tasks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

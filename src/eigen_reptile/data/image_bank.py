@@ -18,8 +18,8 @@ class ImageBank(FiniteBank):
     """The images of one split: `sizes[i]` images of the class `names[i]`, one class after the other.
 
     With `rotations`, each class rotated by 90, 180 and 270 degrees counts as a class of its own. The indices of the
-    unrotated classes come first, then those rotated by 90 degrees, and so on. `rows` are the places of the images in
-    `pixels`, if they are not in order, and `is_clean` says whether their class is the true one.
+    unrotated classes come first, then those rotated by 90 degrees, and so on. `rows` are the positions of the images in
+    `pixels` if they are not in order, and `is_clean` says whether their class is the true one.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from eigen_reptile.errors import DataError
 from eigen_reptile.runtime.progress import StartProgress
 
 RULE = 1
-"""Part of the cache key; increase it when the same files come to be read as different pixels."""
+"""Part of the cache key; increase it when a change makes the same files decode to other pixels."""
 
 
 @dataclass(frozen=True)

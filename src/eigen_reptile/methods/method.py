@@ -18,7 +18,7 @@ from eigen_reptile.tasks import Batches, Tasks, each_task
 T = TypeVar("T")
 
 WeightRule = Callable[[Mapping[str, Float[Tensor, "S"]]], dict[str, Float[Tensor, "S"]]]
-"""From scalars averaged over all tasks to the weights of terms; a term without a weight counts once."""
+"""From scalars averaged over all tasks to the weights of terms; a term that is not in the result has weight 1."""
 
 
 def unweighted(means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:
@@ -106,7 +106,7 @@ class MetaBatch(NamedTuple):
 
     @property
     def adaptation(self) -> Adaptation:
-        """From the initialisation of each task through all of its mini-batches."""
+        """The adaptation from the initialisation to each task by all of its mini-batches."""
         B = self.tasks_per_replica
         theta = self.theta[:, None].expand(-1, B, -1)
         state = self.inner_state.carried(self.inner).for_tasks(B)
@@ -119,7 +119,9 @@ class MetaBatch(NamedTuple):
         """
         if self.network.batched:
             return iter([work(self)])
-        parts = ((self._replace(tasks=one, batches=its),) for one, its in each_task(self.tasks, self.batches))
+        parts = (
+            (self._replace(tasks=tasks, batches=batches),) for tasks, batches in each_task(self.tasks, self.batches)
+        )
         return map_in_threads(work, parts, bytes_each, self.theta.device)
 
 

@@ -27,7 +27,7 @@ def compile_function(
     options: dict[str, Any] | None = None,
     backend: str | Callable[..., Any] = "inductor",
 ) -> Callable[P, T]:
-    """torch.compile of a function as if it were the first of its kind.
+    """torch.compile, but as if the code of the function had never been compiled before.
 
     The compiler counts how often it has compiled the same code object, and gives up after a few. But the same code with
     another method or network, as in the next cell of a recipe, is another function.
@@ -62,7 +62,7 @@ class Compiled(Generic[P, T]):
 
     def _try(self, *args: P.args, **kwargs: P.kwargs) -> T:
         log.info("compiling, which takes up to a minute the first time")
-        # It warns that eigenvectors are called through Python, which costs nothing that could be measured.
+        # Torch warns that eigenvectors are computed through Python, which has no measurable cost.
         logging.getLogger("torch._inductor.ir").setLevel(logging.ERROR)
         try:
             result = self._function(*args, **kwargs)

@@ -57,7 +57,7 @@ SMALL = SmallScale(steps=0, search=(), seeds=(0,), tasks=150, monitor_tasks=40, 
 FILTERS = 32
 """The same width for all methods; some authors use up to four times as many."""
 FACTORS = (0.3, 1.0, 3.0)
-"""What the preset outer rate of each method is multiplied by at the scale `tune`."""
+"""Multiples of each method's preset outer rate that the scale `tune` tries."""
 
 
 def _cells(data: Dataset, steps: Mapping[str, int], scale: Scale) -> dict[str, Experiment]:

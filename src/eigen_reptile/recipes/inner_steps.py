@@ -32,7 +32,7 @@ def _base(data: Dataset) -> Experiment:
 
 
 def _with_steps(experiment: Experiment, steps: int) -> Experiment:
-    """With this many inner steps, and by the paper's rule so many shots that no image is drawn twice."""
+    """With this many inner steps and, by the paper's rule, enough shots that no image is drawn twice."""
     way = experiment.task.way
     assert experiment.inner.batch is not None
     shots = -(-steps * experiment.inner.batch // way) + 1

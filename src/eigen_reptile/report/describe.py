@@ -36,7 +36,7 @@ IDEAS = {
     "boil": "MAML that adapts all but the last layer",
     "average-unit-gradients": "along the mean of the unit vectors of the inner steps",
 }
-"""Ideas of methods that differ from another in the values of their fields only, which no docstring describes."""
+"""Ideas of methods that differ from another method only in the values of fields, which no docstring describes."""
 
 EXTRA_PARAMETERS: dict[type, str] = {
     NoTransform: "",
@@ -47,7 +47,7 @@ EXTRA_PARAMETERS: dict[type, str] = {
     Ecm: "class vectors",
     MixtFsl: "class components",
 }
-"""What is meta-learnt beside the network. For other classes it has a general name."""
+"""What is meta-learnt besides the network. For other classes a general name is used."""
 
 
 class Description(NamedTuple):

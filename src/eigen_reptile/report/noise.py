@@ -36,7 +36,7 @@ def noise_suffix(noise: NoiseConfig) -> str:
 
 
 def split_by_noise(group: Group) -> list[tuple[NoiseConfig, Group]]:
-    """A group's cells with each noise, as groups of the same name."""
+    """The cells with each noise setting, as groups of the same name."""
     noises = dict.fromkeys(cell.experiment.noise for cell in group.cells)
     return [
         (noise, Group(group.name, tuple(cell for cell in group.cells if cell.experiment.noise == noise)))
@@ -81,7 +81,7 @@ ISPL_VERDICTS: dict[Effect, dict[str, str]] = {
         INCONCLUSIVE: f"{HOLDS}: no significant difference",
     },
 }
-"""For each effect, how a verdict on higher accuracy with ISPL begins, and the verdict that follows on the effect."""
+"""For each effect: from the beginning of a verdict on higher accuracy with ISPL to the verdict on the effect."""
 
 
 def ispl_verdict(effect: Effect, verdict_on_accuracy: str) -> str:

@@ -21,7 +21,7 @@ class Environment:
     """What a result may depend on besides the experiment. Files of early versions lack the last fields."""
 
     command: str
-    """The command line; of absolute paths only the last part."""
+    """The command line, with absolute paths reduced to their last part."""
     version: str
     commit: str | None
     """The commit of the source tree, marked if it had uncommitted changes; None if there is no source tree."""
@@ -53,7 +53,7 @@ def current_environment(device: torch.device, workers: int = 1) -> Environment:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """The command line; of absolute paths only the last part, because results are shared between machines."""
+    """The command line, with absolute paths reduced to their last part, because results are shared between machines."""
     typed = " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
     return re.sub(r"^__main__\.py\b", f"python -m {Path(words[0]).parent.name}", typed)
 

@@ -22,7 +22,7 @@ FAILURES = (ConfigError, DataError, RunError, OSError)
 R = TypeVar("R")
 
 
-@runtime_checkable  # for the checks of types while testing
+@runtime_checkable  # because the tests check types at run time
 class Job(Protocol[R]):
     """A named piece of work that can be sent to another process."""
 

@@ -29,7 +29,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def check_memory(size: int, what: str) -> None:
-    """RunError if so many bytes are more than this machine has; allocating them might succeed, and using them kill."""
+    """RunError if this machine has less memory than `size` bytes, the use of which could kill the process."""
     try:
         available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

@@ -102,7 +102,7 @@ class NoRunFolder(RunLog):
 class RunFolder(RunLog):
     """The folder of one run.
 
-    `RunFolder.open` gives one process at a time the right to write to it; reading a finished run needs no such right.
+    `RunFolder.open` locks it, so that only one process at a time writes to it; reading a finished run needs no lock.
     """
 
     def __init__(self, path: Path) -> None:

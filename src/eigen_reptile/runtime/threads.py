@@ -1,4 +1,4 @@
-"""Parallel work in threads with one core each: for small networks this is faster than all cores on one piece."""
+"""Parallel work in threads with one core each, which for small networks is faster than all cores on one piece."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +21,7 @@ def map_in_threads(
 ) -> Iterator[T]:
     """The results of `work(*piece)`, in the order of the pieces; each uses `size` bytes on the device while it runs.
 
-    Pieces that are not large give the same bits on any number of cores, because each is computed by a single thread.
+    Unless the pieces are large, the results are the same bits on any number of cores: a single thread computes each.
     """
     cores = torch.get_num_threads()
     if cores == 1 or size > LARGE or device.type != "cpu":

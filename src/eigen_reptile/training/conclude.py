@@ -1,4 +1,4 @@
-"""From trained replicas to a result: validation of all, the choice of a step size, the test of the chosen."""
+"""From trained replicas to a result: validate all of them, choose a step size, and test the replicas that used it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -197,5 +197,5 @@ def _mean_statistics(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _rounded(values: Any, digits: int = 6) -> tuple[float | None, ...]:
-    """So many digits; None for what is not finite, such as the interval of a single seed."""
+    """Rounded to significant digits; None for what is not finite, such as the interval of a single seed."""
     return tuple(float(f"{value:.{digits}g}") if math.isfinite(value) else None for value in values)

@@ -92,11 +92,11 @@ class Experiment:
     seeds: tuple[int, ...] = (0,)
     """Seeds, trained side by side. A seed determines the initial network, the tasks and the mini-batches."""
     compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile: needs a C++ compiler and some time to start, less the next time; then training is faster, most of
-    all on small networks. `auto` uses it for the MLP from 3,000 iterations on and for Conv4 on a CPU from 1,000, and
-    continues without it where it does not work."""
+    """Whether to use torch.compile, which makes training faster, most of all on small networks, but needs a C++
+    compiler and takes up to a minute to start, less the next time. `auto` uses it for the MLP from 3,000 iterations on
+    and for Conv4 on a CPU from 1,000, and continues without it where it does not work."""
     precision: Literal["float32", "float64"] = "float32"
-    """Floating-point type. float64 is slower, but results that should agree do so to ten digits."""
+    """Floating-point type. float64 is slower, but results that should be equal agree to ten digits."""
 
     def __post_init__(self) -> None:
         if not self.seeds or not all(0 <= seed < 2**63 for seed in self.seeds):

@@ -30,7 +30,7 @@ class TrainingData:
         return data
 
     def after(self, step: int) -> Iterator[tuple[Tasks, Batches]]:
-        """The data of one iteration after the other; where they are small, those of many are drawn together."""
+        """The data of one iteration after the other; where it is small, that of many iterations is drawn together."""
         first = self.at(step)
         yield first
         ahead = max(1, AHEAD_BYTES // sum(part.nbytes for parts in first for part in parts))

@@ -36,7 +36,7 @@ class EvalConfig:
     """Validation and test, on fixed lists of tasks that are the same for every method, seed and step size."""
 
     tasks: int = 200
-    """Tasks on which a finished initialisation is evaluated, for the choice on validation and for the test."""
+    """Tasks in the final validation, which chooses the outer step size, and in the test."""
     monitor_tasks: int = 50
     """Validation tasks used while training, for the learning curve and the best checkpoint."""
     every: int = 1000
@@ -49,13 +49,15 @@ class EvalConfig:
     queries: int = 15
     """Queries of each class; fewer where the classes are too small. The queries of a regression task are its grid."""
     inner_steps: tuple[int, ...] = (0, 8, 16, 24, 32)
-    """Numbers of inner steps after which the error is measured. The last one decides; accuracy needs only that."""
+    """Numbers of inner steps after which the error is measured. The last one decides; accuracy is measured only
+    there."""
     batch: int | None = 15
-    """Samples in the mini-batch of each of these steps, or the whole support where that is smaller; None: always."""
+    """Samples in the mini-batch of each inner step, or the whole support if that is smaller; None: always the whole
+    support."""
     test: bool = True
-    """Whether test tasks are evaluated at the end; not while hyper-parameters are being chosen."""
+    """Whether test tasks are evaluated at the end; switch it off while hyper-parameters are being chosen."""
     noisy: bool = False
-    """Whether the support of validation and test tasks has wrong labels too; their queries never have."""
+    """Whether the support of validation and test tasks has wrong labels too; their queries are always clean."""
     seed: int = 0
     """Seed of the lists of tasks."""
     snapshot_steps: tuple[int, ...] = (1, 10_000, 15_000, 20_000, 30_000)

@@ -122,7 +122,7 @@ def update_function(setup: Setup) -> UpdateFunction:
 def _validate_and_log(
     setup: Setup, run: RunLog, state: TrainState, seconds: float
 ) -> tuple[TrainState, dict[str, float]]:
-    """Log the learning curve and the fitted curves where they are due, and remember the best step.
+    """Log the learning curve and the fitted curves when they are due, and keep the best initialisation so far.
 
     `seconds` is the training time so far, without what is spent here.
     """

@@ -1,4 +1,4 @@
-"""What suits a method on a data set: the settings to begin with."""
+"""Presets: the settings that suit a method on a data set."""
 
 from dataclasses import dataclass, replace
 from typing import final

@@ -161,7 +161,7 @@ class Result:
     test: tuple[TestScores, ...] | None
     """One entry for each number of shots; None if test tasks were not evaluated."""
     seconds: float
-    """Duration of the last start of the run."""
+    """Duration since the run was last started or resumed."""
     environment: Environment
     trained: TrainingSource | None = None
 

@@ -63,7 +63,7 @@ def set_up(
 ) -> Setup:
     """Load the data and build the network; whatever would stop the experiment later is reported here.
 
-    An experiment that was trained elsewhere and is only evaluated needs no training tasks (`trains`).
+    `trains` is False if the experiment is only evaluated, which needs no training tasks.
     """
     if trains:
         _check_training(exp, workers)

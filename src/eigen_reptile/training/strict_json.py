@@ -62,7 +62,7 @@ def _strict_object(kind: Any, converter: cattrs.BaseConverter) -> Structure:
 
 
 def strict_converter() -> cattrs.Converter:
-    """A converter that converts nothing to the type that was expected; unknown keys are errors."""
+    """A converter that accepts only values of the expected types; unknown keys are errors."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook_factory(is_dataclass, _strict_object)
     converter.register_structure_hook_factory(_is_mapping, _strict_object)

@@ -33,7 +33,7 @@ ACCEPTED_LAYOUTS = (
 
 @dataclass(frozen=True)
 class _Cifar(ImageDataset):
-    """CIFAR-100, whatever its split."""
+    """CIFAR-100, with any split of its classes."""
 
     @property
     def has_characters(self) -> bool:

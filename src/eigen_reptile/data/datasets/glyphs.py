@@ -29,7 +29,7 @@ from eigen_reptile.runtime.progress import StartProgress
 log = logging.getLogger(__name__)
 
 RULE = 1
-"""Part of the cache key; increase it when this file comes to draw other images from the same fonts and settings."""
+"""Part of the cache key; increase it when a change here draws other images from the same fonts and settings."""
 
 FACES = tuple(
     f"{family}{style}.ttf"

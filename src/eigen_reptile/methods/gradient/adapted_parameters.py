@@ -24,7 +24,7 @@ class AdaptedParameters:
     layers: Literal["all", "head", "body"] = "all"
     """All layers, only the last one (ANIL), or all but the last one (BOIL)."""
     norms: bool = False
-    """Whether the scales and shifts of batch-norm are adapted too; as published they are not."""
+    """Whether the scales and shifts of batch-norm are adapted too; in the publications they are not."""
     frozen: tuple[str, ...] = ()
     """Names of layers that are not adapted, wherever they occur in the network."""
 
@@ -38,7 +38,7 @@ class AdaptedParameters:
         return None if len(adapted) == len(module.shapes) else module.mask(adapted, device)
 
     def masked(self, module: FlatModule, device: torch.device, change: GradientMap) -> GradientMap:
-        """`change`, and zero for the parameters that are not adapted."""
+        """A gradient map that applies `change`, but returns zero for the parameters that are not adapted."""
         mask = self.mask(module, device)
         return change if mask is None else lambda gradient: change(gradient) * mask
 

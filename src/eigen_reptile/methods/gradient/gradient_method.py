@@ -33,7 +33,7 @@ class GradientMethod(Method):
         """The meta-loss of each task."""
 
     def meta_update(self, batch: MetaBatch) -> MetaUpdate:
-        """The gradient of each term, a part of the tasks at a time, so that only their graph is in memory."""
+        """The gradient of each term, for a part of the tasks at a time, so that only their graph is in memory."""
         network = batch.network.in_training()
 
         def summed(part: MetaBatch) -> MetaUpdate:

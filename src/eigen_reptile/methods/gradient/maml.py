@@ -1,4 +1,4 @@
-"""MAML, and what is built from it: an inner loop, a gradient transform, a meta-objective."""
+"""MAML, composed of an inner loop, a gradient transform and a meta-objective."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, final
@@ -21,9 +21,9 @@ from eigen_reptile.tasks import Tasks
 class Maml(GradientMethod):
     """Finn, Abbeel and Levine 2017, https://arxiv.org/abs/1703.03400: minimise the query loss after adaptation.
 
-    The gradient goes through the adaptation. Use it when tasks have query samples and time for second derivatives;
-    `order=1` (FOMAML) is cheaper. Its relatives exchange one part: what is adapted (ANIL, BOIL, Warp-MAML), the
-    gradient transform (meta-curvature, sparse-MAML) or the objective (TAML, Warp-MAML).
+    The gradient goes through the adaptation. Use it when tasks have query samples and there is time for second
+    derivatives; `order=1` (FOMAML) is cheaper. Its variants replace one part: what is adapted (ANIL, BOIL, Warp-MAML),
+    the gradient transform (meta-curvature, sparse-MAML) or the objective (TAML, Warp-MAML).
     """
 
     order: Literal[1, 2] = 2

@@ -19,11 +19,12 @@ class MetaCurvature(GradientTransform):
     """Park and Oliva 2019, https://arxiv.org/abs/1902.03356: multiply gradients by learnt matrices, one per axis.
 
     A convolution kernel has three axes: output, input, and all its positions together. A vector is multiplied
-    element-wise. Use it when MAML is limited by one learning rate for all parameters and there is memory for the maps.
+    element-wise. Use it when MAML is limited by one learning rate for all parameters and there is memory for the
+    matrices.
     """
 
     largest: int = 512
-    """Axes longer than this have no matrix: that of the features before the last layer would outgrow all else."""
+    """Axes longer than this have no matrix: that of the features before the last layer would dwarf the network."""
 
     def init(self, module: FlatModule, seed: int) -> Float[Tensor, "E"]:
         """Identity maps."""

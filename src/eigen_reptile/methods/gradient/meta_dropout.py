@@ -1,4 +1,4 @@
-"""Meta-dropout: MAML that learns under which noise to adapt."""
+"""Meta-dropout: MAML with meta-learnt noise in the inner loop."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -26,9 +26,9 @@ NOISE = "noise"
 class MetaDropout(GradientMethod):
     """Lee et al. 2020, https://openreview.net/forum?id=BJgd81SYwr: adapt under noise of a meta-learnt strength.
 
-    Every layer of the inner loop is noisy, queries are predicted without noise. The noise of a mini-batch is drawn
-    from a seed made of its own samples, so that it does not depend on where or when a task is computed. Convolutions
-    have no bias, as everywhere here. Use it against overfitting to a small support, with a network that has noise
+    In the inner loop every layer is noisy; queries are predicted without noise. The noise of a mini-batch is drawn from
+    a seed made of its own samples, so that it does not depend on where or when a task is computed. Convolutions have no
+    bias, as everywhere in this library. Use it against overfitting to a small support, with a network that has noise
     layers (`model.layers` noise); without them this is MAML.
     """
 
@@ -37,7 +37,8 @@ class MetaDropout(GradientMethod):
     adapted: AdaptedParameters = AdaptedParameters(frozen=(NOISE,))
     """What the inner loop changes."""
     samples: int = 5
-    """Noise draws that each step in evaluation averages over (the authors use 30); training uses one."""
+    """Number of noise draws that each inner step averages over in evaluation (the authors use 30); training uses
+    one."""
 
     def __post_init__(self) -> None:
         if self.samples < 1:

@@ -28,14 +28,13 @@ from eigen_reptile.tasks import Tasks, each_step
 class Metal(GradientMethod):
     """Baik et al. 2021, https://arxiv.org/abs/2110.03909: small learnt networks add terms to the inner loss.
 
-    One network scores the support samples, another the queries, which are seen without their labels: adaptation is
-    transductive, whatever the evaluation. Each has an adapter that scales and shifts its parameters for the task. Use
-    it when all queries of a task are available at once and training time is no concern: it is the most expensive
-    method.
+    One network scores the support samples, another the queries without their labels, so that adaptation is always
+    transductive. Each has an adapter that scales and shifts its parameters for the task. Use it when all queries of a
+    task are available at once and training time is no concern: it is the most expensive method.
     """
 
     copies: int = 5
-    """Loss networks and adapters, one of each for an inner step; further steps use the last."""
+    """Number of loss networks and of adapters, one of each per inner step; further steps use the last ones."""
     adapted: AdaptedParameters = AdaptedParameters()
     """What the inner loop changes."""
 

@@ -1,4 +1,4 @@
-"""Meta-objectives of MAML: what is minimised after, or before, adaptation."""
+"""Meta-objectives of MAML: the losses that the outer loop minimises."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""TAML: objectives against an initialisation that favours some tasks."""
+"""TAML: objectives that keep the initialisation from favouring some tasks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class LossInequality(Objective):
         return MetaLosses({META_LOSS: loss_on_queries, FIRST: first, SECOND: second}, self._weights)
 
     def _weights(self, means: Mapping[str, Float[Tensor, "S"]]) -> dict[str, Float[Tensor, "S"]]:
-        """The chain rule: the derivatives of the measure by its two means."""
+        """The chain rule: the derivatives of the measure with respect to its two means."""
         with torch.enable_grad():
             first, second = (means[name].detach().requires_grad_() for name in (FIRST, SECOND))
             measure = inequality(self.measure, first, second)

@@ -24,9 +24,9 @@ WARP_LOSS = "warp_loss"
 class WarpedSteps(Objective):
     """Flennerhag et al. 2020, https://arxiv.org/abs/1909.00025: train frozen layers to improve each inner step.
 
-    To MAML's loss it adds, for the layers that `adapted.frozen` names, the query loss after one step from each point
-    of the inner loop, treated as a constant. In the original that loss alone trains these layers; here MAML's loss
-    trains all. Use it with a network that has such layers (`model.layers` warp); without them this is MAML.
+    To MAML's loss it adds, for the layers that `adapted.frozen` names, the query loss after one step from each point of
+    the inner loop, with that point treated as a constant. In the original that loss alone trains these layers; here
+    MAML's loss trains all. Use it with a network that has such layers (`model.layers` warp); without them this is MAML.
     """
 
     strength: float = 1.0

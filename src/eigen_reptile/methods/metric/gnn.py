@@ -26,10 +26,10 @@ class Gnn(MetricMethod):
     """Garcia and Bruna 2018, https://arxiv.org/abs/1711.04043: classify each query in a graph with the support.
 
     As in the authors' code, the label of a query is all zeros at first. Differences: the image network is the
-    experiment's; a task has many queries, each in a graph of its own, where theirs has one; no dropout, no weight
-    decay, and the learning rate is not halved. In the map and in the graphs, batch-norm always uses the statistics of
-    a task's samples, and the layers before it have no bias, which it would cancel. Use it when training can be long:
-    it stays at chance until it has learnt what labels mean.
+    experiment's; a task has many queries, each in a graph of its own, where the authors' tasks have one; there is no
+    dropout and no weight decay, and the learning rate is not halved. In the map and in the graphs, batch-norm always
+    uses the statistics of a task's samples, and the layers before it have no bias, which it would cancel. Use it when
+    training can be long: it stays at chance until it has learnt what labels mean.
     """
 
     width: int = 128

@@ -32,8 +32,8 @@ class MixtFsl(MetricMethod):
 
     Samples are pulled, in angle and with a margin, to the nearest component of their class and to the mean of its
     components. The classes of a new task are the means of their support. This is the first of the two published
-    training phases; the second follows the network that did best on validation tasks, which a method does not see
-    here. Image augmentation is left out too, and the classifier that is fitted to a new support where validation
+    training phases; the second needs the network that did best on validation tasks, to which a method has no access
+    here. Image augmentation is left out too, and so is the classifier that is fitted to a new support where validation
     prefers it. Use it with batches of the whole training set (`task.epochs`).
     """
 
@@ -84,7 +84,7 @@ class MixtFsl(MetricMethod):
         return chosen
 
     def scores(self, cosines: Float[Tensor, "S B b n"], y: Int[Tensor, "S B b"]) -> Float[Tensor, "S B b n"]:
-        """Logits: cosines over the temperature, with the margin added where a sample belongs and its angle is acute."""
+        """Logits: cosines over the temperature, with the margin added to the angle to the own class if it is acute."""
         # The clamp keeps the derivative of the square root finite where a sample coincides with its component.
         sines = (1 - cosines.square()).clamp(min=torch.finfo(cosines.dtype).eps).sqrt()
         with_margin = cosines * math.cos(self.margin) - sines * math.sin(self.margin)

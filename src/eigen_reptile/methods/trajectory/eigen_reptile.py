@@ -19,7 +19,7 @@ class EigenReptile(TrajectoryMethod):
     """Chen et al. 2022, https://arxiv.org/abs/2206.01944: along the main direction of the inner loop.
 
     Use it where Reptile would do, but gradients or labels are noisy. The paper and its authors' code differ; `paper()`
-    and `authors()` are the two forms. The defaults are the authors' (docs/algorithm.md says on what evidence).
+    and `authors()` are the two forms. The defaults are the authors' (docs/algorithm.md gives the evidence).
     """
 
     include_start: bool = True

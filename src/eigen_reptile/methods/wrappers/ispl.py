@@ -20,12 +20,12 @@ from eigen_reptile.tasks import Batches, take_samples
 class Ispl(SampleSelector):
     """Chen et al. 2022, https://arxiv.org/abs/2206.01944: discard what surprises prior models.
 
-    Prior models are fitted to other samples of the task; a sample is discarded if its loss under them is gamma or
-    more. The defaults are not the paper's (`paper()`), whose gamma of 10 is six times the chance loss among five
-    classes. Here the candidates themselves are what the priors are fitted to, and each prior judges only those that
-    it has not seen. A label is discarded if the priors find it less likely than chance, and less likely than before
-    they were fitted: so priors that could not learn much discard little, instead of what the network got wrong from
-    the start. The threshold was chosen on validation tasks (docs/results.md, noisy-tune). Use it where many labels in
+    Prior models are fitted to other samples of the task; a sample is discarded if its loss under them is gamma or more.
+    The defaults are not the paper's (`paper()`), whose gamma of 10 is six times the chance loss among five classes.
+    Here the priors are fitted to the candidates themselves, and each prior judges only those that it has not seen. A
+    label is discarded if the priors find it less likely than chance, and less likely than before they were fitted: so
+    priors that could not learn much discard few samples, rather than those that the network got wrong from the start.
+    The threshold was chosen on validation tasks (docs/results.md, noisy-tune). Use it where many labels in
     meta-training are wrong.
     """
 
@@ -34,28 +34,30 @@ class Ispl(SampleSelector):
     extra_steps: int = 5
     """Steps that each prior takes beyond those of the inner loop."""
     prior_batches: int = 0
-    """Mini-batches of samples set aside to fit the priors to. With 0 they are fitted to the candidates, each to its own
-    part of them, and judge only the others."""
+    """Mini-batches of samples set aside to fit the priors to. With 0, each prior is fitted to its own part of the
+    candidates and judges only the others."""
     sharing: Literal["independent", "shared"] = "independent"
-    """Samples that are set aside: each prior has its own part, or all priors have all of them, in another order."""
+    """How the samples set aside are shared: each prior gets its own part, or every prior gets all of them in another
+    order."""
     extra_batches: int = 5
     """Mini-batches of candidates beyond those that the inner loop takes."""
     gamma: float = 1.0
     """Threshold (gamma) in the first iteration."""
     grown: bool = True
-    """Whether a loss counts only where it has grown while the prior was fitted."""
+    """Whether a loss counts only if it has increased while the prior was fitted."""
     unit: Literal["chance", "nats"] = "chance"
     """Unit of gamma, its decay and its floor: the chance loss (ln N among N classes), or nats."""
     decay: float = 0.0
-    """Decrease of gamma (mu) after every so many iterations."""
+    """Amount (mu) by which gamma decreases each time."""
     every: int = 1000
-    """Iterations after which gamma decays."""
+    """Iterations between two decreases of gamma."""
     floor: float = 0.0
     """Lower bound of gamma."""
     order: Literal["drawn", "easiest-first"] = "drawn"
     """Order in which the kept samples are learnt."""
     discard: Literal["hardest", "easiest"] = "hardest"
-    """Which samples are discarded. The authors' program discards as many of the easiest as there are too hard ones."""
+    """Which samples are discarded. The authors' program discards as many of the easiest samples as there are samples
+    that are too hard."""
 
     def __post_init__(self) -> None:
         for name, least in {"priors": 1, "prior_batches": 0, "every": 1, "extra_steps": 0, "extra_batches": 0}.items():
@@ -79,7 +81,8 @@ class Ispl(SampleSelector):
 
     @staticmethod
     def authors() -> "Ispl":
-        """The rule in the authors' compiled program: the easiest of the candidates are discarded, easiest first."""
+        """The rule in the authors' published bytecode: discard the easiest candidates, and learn the others in
+        order."""
         return Ispl(
             prior_batches=3,
             sharing="shared",
@@ -109,7 +112,7 @@ class Ispl(SampleSelector):
         return fitted + (2 if self.grown else 1) * judged
 
     def gamma_at(self, step: Tensor) -> Float[Tensor, ""]:
-        """Gamma at an iteration, counted from 0: a function of nothing else, so that resuming restores it."""
+        """Gamma at an iteration, counted from 0; it depends on nothing else, so a resumed run finds the same value."""
         return (self.gamma - self.decay * (step // self.every)).clamp(min=self.floor)
 
     def select(self, batch: MetaBatch) -> Selection:
@@ -120,13 +123,15 @@ class Ispl(SampleSelector):
             Batches(*(part[:, :, some].flatten(2, 3) for part in batches))
             for some in (slice(aside), slice(aside, None))
         )
-        places = torch.arange(candidates.chosen.shape[2], device=tasks.x.device)
+        positions = torch.arange(candidates.chosen.shape[2], device=tasks.x.device)
         total, judges = torch.zeros_like(candidates.weight), torch.zeros_like(candidates.weight)
         for number in range(self.priors):
-            own = self._part(len(places), number)
-            unseen = places if self.prior_batches else torch.cat([places[: own.start], places[own.stop :]])
-            lessons = self._in_steps(self._samples_of(set_aside if self.prior_batches else candidates, number), inner)
-            prior, _ = adapt(network.gradient, start, state, tasks.x, lessons, inner)
+            own = self._part(len(positions), number)
+            unseen = positions if self.prior_batches else torch.cat([positions[: own.start], positions[own.stop :]])
+            fitting_batches = self._in_steps(
+                self._samples_of(set_aside if self.prior_batches else candidates, number), inner
+            )
+            prior, _ = adapt(network.gradient, start, state, tasks.x, fitting_batches, inner)
             x, y = take_samples(tasks.x, candidates.chosen[:, :, unseen]), candidates.y[:, :, unseen]
             losses = network.losses(prior, x, y)
             if self.grown:
@@ -150,7 +155,7 @@ class Ispl(SampleSelector):
         return Batches(*(some[:, :, part] for some in samples))
 
     def _in_steps(self, samples: Batches, inner: InnerConfig) -> Batches:
-        """The samples in mini-batches, repeated in the same order as often as needed."""
+        """The samples as mini-batches, repeated in the same order as often as needed."""
         assert inner.batch is not None  # checked by WithSampleSelection
         steps = inner.steps + self.extra_steps
         turns = torch.arange(steps * inner.batch, device=samples.chosen.device) % samples.chosen.shape[2]

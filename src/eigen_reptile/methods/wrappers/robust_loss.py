@@ -1,4 +1,4 @@
-"""Any method with a loss that wrong labels influence less."""
+"""A wrapper that replaces a method's loss by one on which wrong labels have less influence."""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -24,7 +24,7 @@ class RobustLoss(Method):
     """
 
     method: Method
-    """The method."""
+    """The wrapped method."""
     q: float = 0.7
     """From 0, where it would be the cross-entropy, to 1, where it is the absolute error."""
 

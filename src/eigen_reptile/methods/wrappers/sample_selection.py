@@ -1,4 +1,4 @@
-"""Any method with an inner loop, on samples that a selector has chosen for it."""
+"""A wrapper that restricts a method's inner loop to the samples that a selector keeps."""
 
 import math
 from abc import ABC, abstractmethod
@@ -51,7 +51,7 @@ class WithSampleSelection(Method):
     """
 
     method: Method
-    """The method."""
+    """The wrapped method."""
     selector: SampleSelector
     """The rule that selects its samples."""
 
@@ -119,15 +119,15 @@ def select_low_loss(
     At least one mini-batch of samples is kept. If too few are kept for all mini-batches, they are repeated.
     """
     assert inner.batch is not None  # checked by WithSampleSelection
-    places = torch.arange(losses.shape[-1], device=losses.device)
+    positions = torch.arange(losses.shape[-1], device=losses.device)
     rank = losses.argsort(dim=-1, stable=True).argsort(-1)
     hard = ~(losses < gamma) & gamma.isfinite()  # a loss that is NaN counts as hard
-    discarded = hard.sum(-1, keepdim=True).clamp(max=len(places) - inner.batch)
-    kept = rank < len(places) - discarded if discard == "hardest" else rank >= discarded
-    key = rank if order == "easiest-first" else places.expand_as(rank)
-    kept_first = torch.where(kept, key, key + len(places)).argsort(-1)
+    discarded = hard.sum(-1, keepdim=True).clamp(max=len(positions) - inner.batch)
+    kept = rank < len(positions) - discarded if discard == "hardest" else rank >= discarded
+    key = rank if order == "easiest-first" else positions.expand_as(rank)
+    kept_first = torch.where(kept, key, key + len(positions)).argsort(-1)
     needed = torch.arange(inner.steps * inner.batch, device=losses.device)
-    index = kept_first.gather(-1, needed % (len(places) - discarded))
+    index = kept_first.gather(-1, needed % (len(positions) - discarded))
     batches = Batches(*(take_samples(part, index).unflatten(2, (inner.steps, inner.batch)) for part in candidates))
     stats = {
         "gamma": gamma.double().expand_as(losses)[..., 0],

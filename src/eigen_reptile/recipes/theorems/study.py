@@ -58,7 +58,7 @@ class Study(NamedTuple):
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Study":
-        """The study in these JSON values, which may hold more; ConfigError if there is none."""
+        """The study in this JSON object, which may have other entries too; ConfigError if it is not a study."""
         try:
             return _CONVERTER.structure(value, Study)
         except cattrs.BaseValidationError as error:
