@@ -38,7 +38,7 @@ from eigen_reptile.cli import COMMANDS
         ("train --out run --evaluation.tasks 0", "evaluation.tasks must be at least 1, not 0"),
         ("train --out run --evaluation.shots", "evaluation.shots must hold different numbers of at least 1, not ()"),
         ("train --out run --evaluation.inner-steps 5 3", "evaluation.inner-steps must hold increasing numbers"),
-        ("train --out run --evaluation.way 3", "evaluation.way must be that of training, 1"),
+        ("train --out run --evaluation.way 3", "evaluation.way must be the way of training, 1"),
         ("train --out run --evaluation.noisy", "evaluation.noisy needs label noise"),
         ("train --out run --seeds -1", "seeds must hold one or more whole numbers from 0 to 2**63 - 1, not (-1,)"),
         ("train --out run --seeds", "seeds must hold one or more whole numbers from 0 to 2**63 - 1, not ()"),

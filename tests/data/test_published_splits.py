@@ -66,15 +66,17 @@ def test_splits_equal_independent_lists(shared: Path) -> None:
 
 
 def test_missing_data_set_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"not in .*/data/mini-imagenet, .* put there train, val and test"):
+    with pytest.raises(
+        DataError, match=r"not in .*/data/mini-imagenet, .* put one of these there: train, val and test"
+    ):
         MiniImagenet().load(no_progress)
     for data in (MiniImagenet(tmp_path / "no"), CifarFs(tmp_path / "no"), Omniglot(tmp_path / "no")):
         with pytest.raises(DataError, match=r"/no does not exist: set `data\.root`"):
             data.load(no_progress)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="contains no mini-ImageNet: put there"):
+    with pytest.raises(DataError, match="contains no mini-ImageNet: put one of these there"):
         MiniImagenet(tmp_path / "empty").load(no_progress)
-    with pytest.raises(DataError, match="does not contain CIFAR-100: put there"):
+    with pytest.raises(DataError, match="does not contain CIFAR-100: put one of these there"):
         Fc100(tmp_path / "empty").load(no_progress)
     with pytest.raises(DataError, match=r"neither the folder images_background nor images_background\.zip"):
         Omniglot(tmp_path / "empty").load(no_progress)

@@ -78,7 +78,7 @@ def test_the_users_module_is_left_as_it_was() -> None:
     ],
 )
 def test_layers_that_draw_at_random_are_refused_by_name(layer: nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"^layer 1\.0 draws at random.* switch that off$"):
+    with pytest.raises(ValueError, match=r"^layer 1\.0 draws random numbers.* switch that off$"):
         FlatModule(lambda: nn.Sequential(nn.Linear(3, 4), nn.Sequential(layer)))
     FlatModule(lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0)))
 

@@ -303,6 +303,6 @@ def test_a_line_of_metrics_that_no_run_has_logged_is_reported(tmp_path: Path, li
         (logged,) = run.metrics()
         with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
             file.write(line + "\n")
-        with pytest.raises(RunError, match=r"metrics\.jsonl has a line that no run has logged"):
+        with pytest.raises(RunError, match=r"metrics\.jsonl has a line that is not a log entry"):
             run.metrics()
     assert logged == {"kind": "train", "step": 1, "loss": 0.5}

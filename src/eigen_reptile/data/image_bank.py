@@ -94,8 +94,8 @@ class ImageBank(FiniteBank):
             )  # fmt: skip
         if queries < task.queries:
             log.warning(
-                "the classes are large enough for %d queries each in %d-shot tasks, not %d",
-                queries, task.shots, task.queries,
+                "most classes are too small for %d queries in %d-shot tasks: using %d",
+                task.queries, task.shots, queries,
             )  # fmt: skip
         return task._replace(queries=queries)
 

@@ -33,8 +33,10 @@ class FlatModule:
             template = replace_all_batch_norm_modules_(copy.deepcopy(build()))
         modules = dict(template.named_modules())
         for name, module in modules.items():
-            if _draws_at_random(module):
-                raise ConfigError(f"layer {name} draws at random, but a pure function must not: switch that off")
+            if _is_random(module):
+                raise ConfigError(
+                    f"layer {name} draws random numbers, which a pure function must not do: switch that off"
+                )
         self.shapes = {name: parameter.shape for name, parameter in template.named_parameters()}
         """The parameters, in theta's order."""
         self.sizes = [shape.numel() for shape in self.shapes.values()]
@@ -143,7 +145,7 @@ def flatten(parameters: Iterable[nn.Parameter]) -> Float[Tensor, "d"]:
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 
-def _draws_at_random(module: nn.Module) -> bool:
+def _is_random(module: nn.Module) -> bool:
     if isinstance(module, nn.modules.dropout._DropoutNd):
         return module.p > 0
     if isinstance(module, nn.MultiheadAttention | nn.RNNBase):

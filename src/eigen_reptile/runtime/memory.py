@@ -36,6 +36,6 @@ def check_memory(size: int, what: str) -> None:
         return  # not a POSIX system
     if size > available:
         raise RunError(
-            f"not enough memory for {what}, which takes {size / 2**30:,.1f} GiB of {available / 2**30:,.1f}: "
+            f"not enough memory for {what}: it needs {size / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB; "
             "use a smaller network"
         )

@@ -59,7 +59,7 @@ class Metrics:
             except ValueError:
                 break  # cut short by a crash; this line and the following ones will be logged again
             if not (isinstance(value, dict) and {"kind", "step"} <= value.keys()):
-                raise RunError(f"{self._file} has a line that no run has logged: {line[:60]!r}")
+                raise RunError(f"{self._file} has a line that is not a log entry: {line[:60]!r}")
             lines.append(value)
         return lines
 

@@ -119,15 +119,17 @@ class Experiment:
         if needs.queries and self.data.is_classification and self.task.queries < 1:
             raise ConfigError("this method learns from queries: `task.queries` must be above 0, for example 15")
         if self.task.epochs and not needs.supports_epochs:
-            raise ConfigError("this method learns from tasks, not from the whole training set: unset `task.epochs`")
+            raise ConfigError(
+                "this method learns from tasks, not from the whole training set: set `task.epochs` to False"
+            )
         shared_state = self.inner.optimizer == "adam" and self.inner.carry == "shared"
         if shared_state and needs.inner_loop and needs.queries:
             raise ConfigError("this method starts every inner loop with a fresh optimiser: set `inner.carry` to fresh")
         headless = isinstance(self.model, Conv4) and not self.model.head
         if self.tested_way != self.task.way and not (needs.flexible_way and headless):
             raise ConfigError(
-                f"`evaluation.way` must be that of training, {self.task.way}, except for a metric method on a network "
-                f"without a head, not {self.tested_way}"
+                f"`evaluation.way` must be the way of training, {self.task.way}, not {self.tested_way}: only a metric "
+                "method on a network without a head can be tested with another one"
             )
 
     @property

@@ -129,5 +129,5 @@ def test_training_tasks_may_have_more_classes_than_test_tasks(name: str, tmp_pat
 @pytest.mark.parametrize("method", [METHODS["gnn"], METHODS["maml"], METHODS["reptile"]], ids=str)
 def test_methods_with_an_output_for_each_class_refuse_another_way(method: Method) -> None:
     exp = image_experiment(method, Conv4(FEATURES, head=False))
-    with pytest.raises(ValueError, match=r"`evaluation\.way` must be that of training, 3"):
+    with pytest.raises(ValueError, match=r"`evaluation\.way` must be the way of training, 3"):
         replace(exp, evaluation=replace(exp.evaluation, way=2))

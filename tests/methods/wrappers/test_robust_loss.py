@@ -23,5 +23,5 @@ def test_predictions_are_those_of_the_method() -> None:
 
 
 def test_a_selector_cannot_be_inside() -> None:
-    with pytest.raises(ValueError, match="select samples for a robust method, not vice versa"):
+    with pytest.raises(ValueError, match="select samples for the robust method"):
         RobustLoss(METHODS["reptile-ispl"])

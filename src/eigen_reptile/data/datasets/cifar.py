@@ -98,7 +98,7 @@ def find_cifar(root: Path) -> dict[str, Source]:
     for base in (root / "cifar-100-python", root):
         if (base / "meta").is_file():
             return {"python": FolderSource(base, depth=1)}
-    raise DataError(f"{root} does not contain CIFAR-100: put there one of {ACCEPTED_LAYOUTS}")
+    raise DataError(f"{root} does not contain CIFAR-100: put one of these there: {ACCEPTED_LAYOUTS}")
 
 
 def index_cifar(sources: Mapping[str, Source], published: PublishedSplits) -> ImageIndex:

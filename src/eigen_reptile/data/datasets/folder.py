@@ -149,7 +149,7 @@ def top_level_classes(folders: ImagesByClass) -> ImagesByClass:
     classes = {name: images for name, images in folders.items() if name and "/" not in name}
     if not any(classes.values()):
         raise DataError(
-            "there are no images in folders of classes; expected are <class>/*.png, or train/<class>/*.png and so on"
+            "there are no images in folders of classes: expected <class>/*.png, or train/<class>/*.png and so on"
         )
     return classes
 

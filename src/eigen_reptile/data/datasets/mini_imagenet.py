@@ -26,7 +26,7 @@ MAX_LIST_BYTES = 1 << 24
 """Limit for a CSV list of images; the longest has 1.3 million bytes."""
 ACCEPTED_LAYOUTS = (
     "train, val and test as folders or zips with <class>/*.jpg; images or images.zip with train.csv, val.csv and "
-    "test.csv; or mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
+    "test.csv; mini-imagenet-cache-train.pkl, -val.pkl and -test.pkl"
 )
 
 
@@ -60,7 +60,7 @@ class MiniImagenet(ImageDataset):
         if root is None:
             raise DataError(
                 f"mini-imagenet is not in {data_folder() / self.name}, and cannot be downloaded automatically: "
-                f"put there {ACCEPTED_LAYOUTS}; or set `data.root` to its folder"
+                f"put one of these there: {ACCEPTED_LAYOUTS}; or set `data.root` to its folder"
             )
         return find_mini_imagenet(root)
 
@@ -93,7 +93,7 @@ def find_mini_imagenet(root: Path) -> dict[str, Source]:
     if all(_array_file(root, name).is_file() for name in FOLDERS.values()):
         return {"arrays": FolderSource(root, depth=1)}
     missing = f"no {next(name for name in FOLDERS.values() if name not in trees)}" if trees else "no mini-ImageNet"
-    raise DataError(f"{root} contains {missing}: put there {ACCEPTED_LAYOUTS}")
+    raise DataError(f"{root} contains {missing}: put one of these there: {ACCEPTED_LAYOUTS}")
 
 
 def index_csv_lists(lists: Source, images: Source) -> dict[str, list[ImageReader]]:

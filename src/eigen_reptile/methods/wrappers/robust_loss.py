@@ -31,7 +31,9 @@ class RobustLoss(Method):
     def __post_init__(self) -> None:
         GeneralisedCrossEntropy(self.q)  # which checks q
         if self.method.requirements.distinct_samples:
-            raise ConfigError("a selector uses the standard loss: select samples for a robust method, not vice versa")
+            raise ConfigError(
+                "a robust loss cannot wrap a method that selects samples: select samples for the robust method"
+            )
 
     @property
     def requirements(self) -> Requirements:
