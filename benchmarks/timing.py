@@ -1,7 +1,7 @@
 """Time contenders in turns: a figure is the median over the turns, and a ratio is computed within each turn.
 
 Contenders run in separate processes, so that settings of one, such as keeping freed memory, do not help another. But
-one process can by chance be some per cent faster than the next for its whole life, and a machine's speed drifts. So
+one process can by chance be a few per cent faster than the next for its whole life, and a machine's speed drifts. So
 contenders whose speeds may differ by less, such as the methods of this library, share a process and alternate there
 call by call.
 """
@@ -32,10 +32,10 @@ TimedProcess = Callable[[float], Mapping[str, float]]
 
 
 class ContenderFactory(NamedTuple):
-    """A contender that is yet to be made."""
+    """How to make a contender in the process that times it."""
 
     make: Callable[[], Contender]
-    """Makes the contender in its process, so it must be a module's function, or a partial of one."""
+    """Makes the contender in its process, so it must be a module-level function or a partial of one."""
     iterations: float = 1
     """Iterations that one call counts for, for example one for each seed that is trained side by side."""
     process: str = ""

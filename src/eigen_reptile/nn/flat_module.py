@@ -98,7 +98,7 @@ class FlatModule:
     ) -> Shaped[Tensor, "b *out"]:
         """Outputs for b samples, differentiable and batchable in theta and x.
 
-        `arguments` are passed to the module's `forward` after x. A functional call exchanges the parameters of the
+        `arguments` are passed to the module's `forward` after x. A functional call replaces the parameters of the
         module while it runs, so each thread has a copy of the module unless `shared` says that one is enough.
         """
         pieces = zip(self.shapes.items(), theta.split(self.sizes), strict=True)

@@ -52,7 +52,7 @@ class Network:
         return replace(self, arguments=arguments)
 
     def in_training(self) -> "Network":
-        """The same network with running statistics that follow their batches."""
+        """The same network in training mode, where running statistics follow those of the batches."""
         return replace(self, training=True) if self.module.running else self
 
     def compiled(self, name: str, function: Callable[P, T]) -> Callable[P, T]:

@@ -160,8 +160,8 @@ def given_labels(bank: ImageBank, noise: NoiseConfig, known_classes: set[str]) -
 def flip_draws(
     tasks: Tasks, batches: Batches, flipper: LabelFlipper, rngs: Sequence[np.random.Generator], flip_tasks: bool
 ) -> tuple[Tasks, Batches]:
-    """Flip labels independently per draw into a mini-batch; with `flip_tasks`, for methods that learn from queries,
-    also the labels of support and queries once per task.
+    """Flip each label anew whenever it is drawn into a mini-batch; with `flip_tasks`, for methods that learn from
+    queries, also the labels of support and queries once per task.
 
     The noise of a task's first draws does not depend on how many draws follow, so that methods that draw different
     numbers of mini-batches can be compared.

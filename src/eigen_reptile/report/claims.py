@@ -90,7 +90,7 @@ def comparable_cells(group: Group, name: str, other_name: str) -> tuple[Cell, Ce
 
 
 def mean_validation_error(cell: Cell) -> np.ndarray:
-    """Each seed's validation error averaged over training, without its start: small if the error falls early."""
+    """Each seed's validation error, averaged over training except its start: small if the error falls early."""
     steps, errors = cell.learning_curve()
     mean: np.ndarray = errors[steps > 0].mean(0)
     return mean

@@ -48,7 +48,8 @@ class OuterState(NamedTuple):
     def step(
         self, direction: Float[Tensor, "S D"], meta: MetaConfig, number: int
     ) -> tuple[Float[Tensor, "S D"], "OuterState"]:
-        """The step for a direction before the step size, and the state afterwards. Iterations count from 1."""
+        """The step in this direction, without the step size, and the state afterwards; `number` counts iterations from
+        1."""
         if meta.clip is not None:
             direction = direction.clamp(-meta.clip, meta.clip)
         if meta.optimizer == "step":

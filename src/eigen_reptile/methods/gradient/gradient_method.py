@@ -1,4 +1,4 @@
-"""Methods that descend the gradient of a meta-loss."""
+"""Methods that minimise a meta-loss by gradient descent."""
 
 from abc import abstractmethod
 from dataclasses import dataclass

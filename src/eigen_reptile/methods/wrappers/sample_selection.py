@@ -100,7 +100,7 @@ def selection_scores(stats: Mapping[str, float]) -> dict[str, float]:
 
 
 def chance_loss(tasks: Tasks, y: Tensor) -> Float[Tensor, "..."]:
-    """The loss without any knowledge: ln N among N classes; in regression, the variance about the mean."""
+    """The loss of the best constant prediction: ln N among N classes; in regression, the variance about the mean."""
     if not y.is_floating_point():
         return torch.full((1, 1, 1), math.log(tasks.classes.shape[-1]), device=y.device)
     return y.var(2, correction=0).mean(-1, keepdim=True)
