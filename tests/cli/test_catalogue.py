@@ -216,7 +216,7 @@ TRAIN_FLAGS = {
     ],
 )
 def test_flags_follow_the_class_of_the_method(small_package: Run, method: str, own_flags: set[str]) -> None:
-    found = value(small_package, f"sorted(settings.flags('train', c.names('train', ['{method}']).types))")
+    found = value(small_package, f"sorted(settings.flags('train', c.parse_names('train', ['{method}']).types))")
     assert isinstance(found, list)
     assert set(found) - TYRO_FLAGS == TRAIN_FLAGS | own_flags
 
@@ -400,12 +400,12 @@ def commands() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_no_flag_of_tyro_is_rejected(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
-    name, _, types = catalogue.names(command[0], [*command[1:], "--help"])
+    name, _, types = catalogue.parse_names(command[0], [*command[1:], "--help"])
     assert tyro_flags(capsys, *command) <= flags(name, types)
 
 
 def test_flags_of_maml_on_glyphs_are_nearly_those_of_tyro(capsys: pytest.CaptureFixture[str]) -> None:
     """The model is not determined by the names alone, nor are the classes of a method's nested fields."""
-    static = flags("train", catalogue.names("train", ["maml", "glyphs"]).types)
+    static = flags("train", catalogue.parse_names("train", ["maml", "glyphs"]).types)
     more = static - tyro_flags(capsys, "train", "maml", "glyphs") - TYRO_FLAGS
     assert {flag for flag in more if not re.match(r"--(model|method\.[a-z-]+)\.", flag)} == set()
