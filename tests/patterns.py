@@ -5,7 +5,8 @@ from typing import final
 
 import numpy as np
 
-from eigen_reptile.data import Banks, Dataset, ImageBank
+from doubles import ImageDouble
+from eigen_reptile.data import Banks, ImageBank
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.nn import Conv4
 from eigen_reptile.runtime.progress import StartProgress
@@ -16,7 +17,7 @@ from eigen_reptile.training.evaluate import EvalConfig
 
 @final
 @dataclass(frozen=True)
-class Patterns(Dataset):
+class Patterns(ImageDouble):
     """Each class is a random pattern of its own, and each of its images that pattern plus noise."""
 
     classes: int = 8
@@ -27,14 +28,6 @@ class Patterns(Dataset):
     """Images of each class in the test split."""
     side: int = 8
     """Height; the width is one more, so that exchanging the two is an error."""
-
-    @property
-    def is_classification(self) -> bool:
-        return True
-
-    @property
-    def has_characters(self) -> bool:
-        return False
 
     def load(self, start_progress: StartProgress) -> Banks:
         return Banks(

@@ -11,7 +11,7 @@ import pytest
 import benchmarks.__main__ as command_line
 from benchmarks import BENCHMARKS
 from eigen_reptile.report.benchmark import BenchmarkTable, read_benchmark
-from eigen_reptile.runtime.environment import command_line
+from eigen_reptile.runtime.environment import recorded_command
 from eigen_reptile.runtime.progress import StartProgress
 
 ROOT = Path(__file__).parents[2]
@@ -92,10 +92,10 @@ def test_the_committed_table_of_every_benchmark_can_be_read(name: str) -> None:
 
 
 def test_the_recorded_command_can_be_typed_again() -> None:
-    assert command_line(["/clone/benchmarks/__main__.py", "sine", "--out", "/clone/a.json"]) == (
+    assert recorded_command(["/clone/benchmarks/__main__.py", "sine", "--out", "/clone/a.json"]) == (
         "python -m benchmarks sine --out a.json"
     )
-    assert command_line(["/lib/eigen_reptile/__main__.py", "list"]) == "python -m eigen_reptile list"
+    assert recorded_command(["/lib/eigen_reptile/__main__.py", "list"]) == "python -m eigen_reptile list"
 
 
 def test_a_benchmark_records_its_command(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from command_line import FEW, SMALL, Cli, files, saved
+from doubles import ImageDouble
 from eigen_reptile.cli import experiments
 from eigen_reptile.data import DATASETS, Banks, Dataset
 from eigen_reptile.methods import METHODS, Method
@@ -102,19 +103,11 @@ def test_a_protocol_is_carried_out_and_changes_nothing_but_the_evaluation(
 
 @final
 @dataclass(frozen=True)
-class Stored(Dataset):
+class Stored(ImageDouble):
     """A data set that is read from a folder and may be incomplete, like mini-ImageNet."""
 
     root: Path | None = None
     per_class: int = 9
-
-    @property
-    def is_classification(self) -> bool:
-        return True
-
-    @property
-    def has_characters(self) -> bool:
-        return False
 
     def load(self, start_progress: StartProgress) -> Banks:
         assert (self.root, self.per_class) == (Path("there"), 6)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eigen_reptile.data import Banks, Dataset, Sine, TaskShape
+from doubles import ImageDouble
+from eigen_reptile.data import Banks, Sine, TaskShape
 from eigen_reptile.errors import DataError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.nn import Conv4
@@ -22,16 +23,8 @@ from pixel_bank import pixel_bank
 
 
 @dataclass(frozen=True)
-class Pixels(Dataset):
+class Pixels(ImageDouble):
     """One-pixel images whose pixel is their true class."""
-
-    @property
-    def is_classification(self) -> bool:
-        return True
-
-    @property
-    def has_characters(self) -> bool:
-        return False
 
     def load(self, start_progress: StartProgress) -> Banks:
         return Banks(pixel_bank(), pixel_bank(20, 6), pixel_bank(30, 6))

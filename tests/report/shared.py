@@ -1,10 +1,13 @@
 """Experiments and helpers that the tests of the report share."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from scipy import stats
 
 from eigen_reptile.report.collect import Cell, collect_results
 from eigen_reptile.report.pages import write_report
@@ -32,6 +35,14 @@ def report_on(results: Path, out: Path, section: str) -> Path:
     readme.write_text(f"before\n<!-- report:{section} -->\nold\n<!-- end -->\nafter\n")
     assert all(path.stat().st_size > 0 for path in write_report(results, out, [readme]))
     return out
+
+
+def students_formula(differences: list[float]) -> tuple[float, float, float]:
+    """Mean, half of its 95 % interval, and two-sided p-value, by Student's formula."""
+    n = len(differences)
+    mean = math.fsum(differences) / n
+    error = math.sqrt(math.fsum((value - mean) ** 2 for value in differences) / (n - 1) / n)
+    return mean, float(stats.t.ppf(0.975, n - 1)) * error, 2 * float(stats.t.sf(abs(mean) / error, n - 1))
 
 
 def saved(folder: Path) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import final
 import numpy as np
 import pytest
 
-from eigen_reptile.data import Bank, Banks, Dataset, Samples, TaskShape
+from doubles import ImageDouble, WrappedBank
+from eigen_reptile.data import Banks, Samples, TaskShape
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
@@ -26,22 +27,8 @@ CURVES = Experiment(
 
 
 @final
-class Untouchable(Bank):
+class Untouchable(WrappedBank):
     """A bank that can describe its tasks, but must not be drawn from."""
-
-    def __init__(self, bank: Bank) -> None:
-        self._bank = bank
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._bank.shape
-
-    @property
-    def n_classes(self) -> int:
-        return self._bank.n_classes
-
-    def feasible_shape(self, task: TaskShape) -> TaskShape:
-        return self._bank.feasible_shape(task)
 
     def draw_tasks(self, count: int, task: TaskShape, rngs: Sequence[np.random.Generator]) -> Samples:
         raise AssertionError("a test task was drawn")
@@ -49,16 +36,8 @@ class Untouchable(Bank):
 
 @final
 @dataclass(frozen=True)
-class WithoutTest(Dataset):
+class WithoutTest(ImageDouble):
     """Images whose test split must not be drawn from."""
-
-    @property
-    def is_classification(self) -> bool:
-        return True
-
-    @property
-    def has_characters(self) -> bool:
-        return False
 
     def load(self, start_progress: StartProgress) -> Banks:
         banks = Patterns().load(start_progress)

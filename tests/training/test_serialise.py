@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from torch import nn
 
-from eigen_reptile.data import DATASETS, Banks, Dataset, Glyphs, Sine
+from doubles import ImageDouble
+from eigen_reptile.data import DATASETS, Banks, Glyphs, Sine
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods import METHODS, EigenReptile, Method
@@ -56,18 +57,10 @@ def test_every_data_set_and_model_survives_json(data: str, model: str) -> None:
 
 @final
 @dataclass(frozen=True)
-class UserDataset(Dataset):
+class UserDataset(ImageDouble):
     """A data set that the package does not know."""
 
     sizes: tuple[int, ...] = (1, 2)
-
-    @property
-    def is_classification(self) -> bool:
-        return True
-
-    @property
-    def has_characters(self) -> bool:
-        return False
 
     def load(self, start_progress: StartProgress) -> Banks:
         raise NotImplementedError

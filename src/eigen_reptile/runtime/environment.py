@@ -38,7 +38,7 @@ class Environment:
 def current_environment(device: torch.device, workers: int = 1) -> Environment:
     """The environment of a result that is computed now, on this device."""
     return Environment(
-        command=command_line(sys.argv),
+        command=recorded_command(sys.argv),
         version=version("eigen-reptile"),
         commit=_source_commit(),
         python=platform.python_version(),
@@ -52,7 +52,7 @@ def current_environment(device: torch.device, workers: int = 1) -> Environment:
     )
 
 
-def command_line(words: Sequence[str]) -> str:
+def recorded_command(words: Sequence[str]) -> str:
     """The command line, with absolute paths reduced to their last part, because results are shared between machines."""
     typed = " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
     return re.sub(r"^__main__\.py\b", f"python -m {Path(words[0]).parent.name}", typed)
