@@ -29,7 +29,7 @@ from eigen_reptile.methods.trajectory.trajectory_method import TaskDirections, a
 from eigen_reptile.nn.flat_module import FlatModule
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.report.benchmark import BenchmarkTable, read_benchmark
-from eigen_reptile.report.describe import IDEAS, describe
+from eigen_reptile.report.describe import IDEAS, describe_method
 from eigen_reptile.report.methods import methods_table
 from eigen_reptile.report.pages import write_report
 from report.shared import rows, saved
@@ -106,12 +106,12 @@ def test_a_new_method_is_described_by_its_own_docstring(
 
 @pytest.mark.parametrize("method", [Undocumented(), WithSampleSelection(HalfWay(), Ispl()), RobustLoss(HalfWay())])
 def test_no_description_of_a_new_method_is_blank(method: Method) -> None:
-    assert all(describe("mine", method))
+    assert all(describe_method("mine", method))
 
 
 def test_no_description_of_a_method_is_blank() -> None:
     for name, method in METHODS.items():
-        description = describe(name, method)
+        description = describe_method(name, method)
         assert all(description), name
         assert "not known" not in description
         assert "https" not in description.idea
@@ -120,7 +120,7 @@ def test_no_description_of_a_method_is_blank() -> None:
 
 
 def test_methods_are_described_by_their_most_specific_part() -> None:
-    files = {name: describe(name, method).file for name, method in METHODS.items()}
+    files = {name: describe_method(name, method).file for name, method in METHODS.items()}
     assert files["reptile"] == "trajectory/reptile.py"
     assert files["eigen-reptile-ispl"] == files["maml-ispl"] == "wrappers/ispl.py"
     assert files["eigen-reptile-spl"] == "wrappers/self_paced.py"
@@ -132,7 +132,7 @@ def test_methods_are_described_by_their_most_specific_part() -> None:
 
 
 def test_orders_and_meta_learnt_parameters_of_the_methods() -> None:
-    found = {name: describe(name, method) for name, method in METHODS.items()}
+    found = {name: describe_method(name, method) for name, method in METHODS.items()}
     second = {"maml", "maml-ispl", "anil", "boil", "taml", "taml-theil", "meta-curvature", "warp-maml"}
     assert {name for name, about in found.items() if about.gradients == "second"} == second | {"metal", "meta-dropout"}
     without_loop = {"prototypical", "gnn", "ecm", "mixtfsl"}
@@ -152,8 +152,8 @@ def test_orders_and_meta_learnt_parameters_of_the_methods() -> None:
 
 def test_a_variant_has_the_idea_of_its_class() -> None:
     variant = replace(EigenReptile(), combine="mean_of_products")
-    assert describe("mine", variant).idea == describe("eigen-reptile", EigenReptile()).idea != ""
-    assert describe("mine", Reptile()).idea == "towards the last point of the inner loop"
+    assert describe_method("mine", variant).idea == describe_method("eigen-reptile", EigenReptile()).idea != ""
+    assert describe_method("mine", Reptile()).idea == "towards the last point of the inner loop"
 
 
 def test_every_method_has_a_row_with_its_file_cost_and_accuracy(image_results: Path, tmp_path: Path) -> None:

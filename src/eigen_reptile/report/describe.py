@@ -61,7 +61,7 @@ class Description(NamedTuple):
     """Order of the derivatives in the meta-update."""
 
 
-def describe(name: str, method: Method) -> Description:
+def describe_method(name: str, method: Method) -> Description:
     """The description of a method; `name` is its name in METHODS."""
     parts = list(_components(method))
     idea = IDEAS.get(name) or "; ".join(_idea(part) for part in parts)

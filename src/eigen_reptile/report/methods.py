@@ -7,7 +7,7 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.recipes import published
 from eigen_reptile.report.benchmark import read_benchmark
 from eigen_reptile.report.collect import Cell, Group
-from eigen_reptile.report.describe import describe
+from eigen_reptile.report.describe import describe_method
 from eigen_reptile.report.table import Table
 
 PUBLISHED = {"mini-ImageNet, paper": published.MINI_IMAGENET, "CIFAR-FS, paper": published.CIFAR_FS}
@@ -30,7 +30,7 @@ def methods_table(groups: Sequence[Group], costs: Mapping[str, float]) -> Table:
     by_name = {group.name: group for group in groups}
     rows = []
     for name, method in METHODS.items():
-        idea, file, meta_learnt, gradients = describe(name, method)
+        idea, file, meta_learnt, gradients = describe_method(name, method)
         row = [f"`{name}`", idea, f"`{file}`", meta_learnt, gradients]
         row.append(f"{costs[name]:.2f}" if name in costs else "")
         row += [_published_accuracies(table, name) for table in PUBLISHED.values()]
