@@ -57,7 +57,7 @@ def test_selection_changes_only_what_is_drawn(method: Method, selector: SampleSe
 
 @pytest.mark.parametrize("method", PLAIN.values(), ids=PLAIN.keys())
 def test_a_robust_loss_needs_classes_and_changes_nothing_else(method: Method) -> None:
-    assert RobustLoss(method).requirements == replace(method.requirements, classes=True)
+    assert RobustLoss(method).requirements == replace(method.requirements, classification_only=True)
 
 
 @pytest.mark.parametrize(
