@@ -176,11 +176,40 @@ def test_invalid_trajectories_are_rejected(W: Tensor, words: str) -> None:
         main_direction(W)
 
 
-def test_an_unknown_length_is_rejected() -> None:
-    # In a separate process, because the type checks of the tests would reject it first.
-    code = "import torch, eigen_reptile as e; e.main_direction(torch.eye(3), length='long')"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ValueError: length must be 'net' or 'path', not 'long'" in answer.stderr
+REFUSED = {
+    "np.eye(3)": "W must be a torch.Tensor, not a ndarray",
+    "[[0.0, 1.0], [1.0, 0.0]]": "W must be a torch.Tensor, not a list",
+    "None": "W must be a torch.Tensor, not a NoneType",
+    "torch.eye(3).to(torch.float8_e4m3fn)": "float16, bfloat16, float32, float64), not torch.float8_e4m3fn",
+    "torch.eye(3).to(torch.float8_e5m2)": "float16, bfloat16, float32, float64), not torch.float8_e5m2",
+    "torch.eye(3).bool()": "not torch.bool",
+    "torch.quantize_per_tensor(torch.eye(3), 0.1, 0, torch.quint8)": "not torch.quint8",
+    "torch.eye(3, device='meta')": "meta device",
+    "torch.eye(3).to_sparse()": "dense tensor, not torch.sparse_coo",
+    "torch.eye(3).to_sparse_csr()": "dense tensor, not torch.sparse_csr",
+    "torch.nested.nested_tensor([torch.eye(3), torch.ones(2, 3)])": "dense tensor, not nested",
+    "torch.nested.nested_tensor([torch.eye(3)], layout=torch.jagged)": "dense tensor, not nested",
+    "torch.eye(3), length='long'": "length must be 'net' or 'path', not 'long'",
+    "torch.eye(3), length=None": "length must be 'net' or 'path', not None",
+}
+
+
+def test_what_is_not_a_dense_tensor_of_real_numbers_is_rejected() -> None:
+    # In a separate process, because the type checks of the tests would reject most of it first.
+    code = """
+import sys, warnings, numpy as np, torch
+from eigen_reptile import main_direction
+warnings.simplefilter("ignore")
+for arguments in sys.argv[1:]:
+    try:
+        print(eval(f"main_direction({arguments})"))
+    except ValueError as error:
+        print(f"ValueError: {error}")
+"""
+    answer = subprocess.run([sys.executable, "-c", code, *REFUSED], capture_output=True, text=True, check=True)
+    for message, words in zip(answer.stdout.splitlines(), REFUSED.values(), strict=True):
+        assert message.startswith("ValueError: ")
+        assert words in message
 
 
 def test_peak_memory_is_below_one_and_a_half_times_the_trajectory() -> None:

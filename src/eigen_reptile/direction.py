@@ -17,6 +17,8 @@ Length = Literal["net", "path"]
 
 CHUNK = 2**18
 """Columns processed at a time: small enough for the cache, large enough to be fast."""
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Types of the numbers in a trajectory."""
 PIECES = 16
 """Parts of a chunk, contiguous in memory. Every operation assigns the first parts to the first core, and so on, so that
 each core finds its data in its own cache; fetching it from another core's cache takes up to twice as long."""
@@ -41,8 +43,8 @@ def main_direction(W: Tensor, *, length: Length = "net", fix_sign: bool = True) 
     their absolute values). With `fix_sign`, e agrees with the trajectory: its product with V-bar, the mean of the last
     half of the rows minus the mean of the first half, is not negative.
 
-    Raises ValueError for fewer than two rows, no columns, a dtype that is not real floating point, an unknown `length`,
-    and for NaN or infinity, naming the task and the row.
+    Raises ValueError for anything but a dense tensor of float16, bfloat16, float32 or float64, for fewer than two rows,
+    no columns, an unknown `length`, and for NaN or infinity, naming the task and the row.
     """
     _check_request(W, length)
     result, finite = main_direction_or_nan(W, length=length, fix_sign=fix_sign)
@@ -133,11 +135,18 @@ def _combine_rows(W: Tensor, weights: Tensor, scale: Tensor) -> Float[Tensor, "*
     return vector
 
 
-def _check_request(W: Tensor, length: str) -> None:
+def _check_request(W: object, length: object) -> None:
     if length not in ("net", "path"):
         raise ValueError(f"length must be 'net' or 'path', not {length!r}")
-    if not W.is_floating_point():
-        raise ValueError(f"W must hold real floating-point numbers, not {W.dtype}")
+    if not isinstance(W, Tensor):
+        raise ValueError(f"W must be a torch.Tensor, not a {type(W).__name__}: convert it with torch.as_tensor")
+    if W.is_nested or W.layout != torch.strided:
+        raise ValueError(f"W must be a dense tensor, not {'nested' if W.is_nested else W.layout}")
+    if W.dtype not in DTYPES:
+        allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        raise ValueError(f"W must hold real floating-point numbers ({allowed}), not {W.dtype}")
+    if W.is_meta:
+        raise ValueError("W must hold values, but is on the meta device, which has none")
     if W.ndim < 2:
         raise ValueError(f"W must have shape (rows, d) or (B, rows, d), not {tuple(W.shape)}")
     if W.numel() == 0:
