@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch.nn.utils import prune
 
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.nn import Conv4, FlatModule, Mlp, Model, Network, SquaredError
 from meta_batches import CPU
 from samples import SAMPLES, normal
@@ -81,6 +84,105 @@ def test_layers_that_draw_at_random_are_refused_by_name(layer: nn.Module) -> Non
     with pytest.raises(ValueError, match=r"^layer 1\.0 draws random numbers.* switch that off$"):
         FlatModule(lambda: nn.Sequential(nn.Linear(3, 4), nn.Sequential(layer)))
     FlatModule(lambda: nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0)))
+
+
+class Calling(nn.Module):
+    """A linear layer whose outputs pass through a function."""
+
+    def __init__(self, function: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.layer, self.function = nn.Linear(3, 4), function
+
+    def forward(self, x: Tensor) -> object:
+        return self.function(self.layer(x))
+
+
+class TwoInputs(nn.Linear):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x + y)
+
+
+def frozen(name: str) -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    module.get_parameter(name).requires_grad_(False)
+    return module
+
+
+def with_parameter(values: Tensor) -> nn.Module:
+    module = nn.Linear(3, 4)
+    module.register_parameter("extra", nn.Parameter(values, requires_grad=False))
+    return module
+
+
+def with_attribute() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4))
+    module[0].scale = torch.ones(4, requires_grad=True)  # type: ignore[assignment]
+    return module
+
+
+def hooked_weight() -> nn.Module:
+    module = nn.Sequential(nn.Linear(3, 4))
+    prune.random_unstructured(module[0], "weight", amount=0.5)  # type: ignore[no-untyped-call]
+    module(torch.zeros(2, 3))
+    return module
+
+
+UNSUITABLE: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "a frozen weight": (lambda: frozen("0.weight"), r"parameter 0\.weight is frozen.*requires_grad"),
+    "a frozen bias": (lambda: frozen("1.bias"), r"parameter 1\.bias is frozen"),
+    "integers": (lambda: with_parameter(torch.arange(3)), r"extra must have one of .*float32.*, not torch\.int64"),
+    "complex numbers": (lambda: nn.Linear(3, 4, dtype=torch.complex64), r"weight must have .*, not torch\.complex64"),
+    "float8": (lambda: with_parameter(torch.ones(3).to(torch.float8_e5m2)), r"extra must .*, not torch\.float8_e5m2"),
+    "two types": (lambda: nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2).double()), "float32 and torch.float64"),
+    "a lazy layer": (lambda: nn.Sequential(nn.LazyLinear(4)), r"parameter 0\.weight is lazy.*number of inputs"),
+    "a lazy norm": (lambda: nn.Sequential(nn.Linear(3, 4), nn.LazyBatchNorm1d(affine=False)), "layer 1 is lazy"),
+    "no parameters": (lambda: nn.Sequential(nn.Flatten(), nn.ReLU()), "no parameters"),
+    "empty parameters": (lambda: nn.Linear(3, 0), "no parameters"),
+    "meta tensors": (lambda: nn.Linear(3, 4, device="meta"), "weight must be a dense tensor with values.* meta"),
+    "sparse tensors": (lambda: with_parameter(torch.eye(3).to_sparse()), "extra must be a dense tensor.* sparse"),
+    "two inputs": (lambda: TwoInputs(3, 4), "inputs as its only argument.*'y'"),
+    "attention": (lambda: nn.MultiheadAttention(4, 2), "inputs as its only argument.*'key'"),
+    "a tensor that is no parameter": (with_attribute, "scale of layer 0 would not be learnt.*nn.Parameter"),
+    "weights that hooks compute": (hooked_weight, "cannot be copied.*parametrize"),
+    "TorchScript": (lambda: torch.jit.script(nn.Linear(3, 4)), "TorchScript"),
+    "a module in place of a function": (nn.Linear(3, 4), "function that returns a module"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UNSUITABLE)
+def test_modules_that_are_no_function_of_their_parameters_are_refused(name: str) -> None:
+    build, words = UNSUITABLE[name]
+    with pytest.raises(ConfigError, match=f"(?s){words}"):
+        FlatModule(build)
+
+
+IMPURE: dict[str, tuple[Callable[[Tensor], object], str]] = {
+    "dropout": (lambda x: dropout(x, 0.1), "draws random numbers in its `forward`"),
+    "noise": (lambda x: x + torch.randn_like(x), "draws random numbers in its `forward`"),
+    "a tuple": (lambda x: (x, x), "must return one tensor, not a tuple"),
+}
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+@pytest.mark.parametrize("name", IMPURE)
+def test_what_shows_in_a_call_is_refused_in_every_call(name: str, differentiable: bool) -> None:
+    function, words = IMPURE[name]
+    network = Network(FlatModule(lambda: Calling(function)), SquaredError())
+    theta, x = normal(1, 1, network.d).float().requires_grad_(differentiable), normal(1, 1, SAMPLES, 3).float()
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=words):
+            network.outputs(theta, x)
+        with pytest.raises(ConfigError, match=words):
+            network.gradient(theta, x, x.new_zeros(1, 1, SAMPLES, 4), torch.ones(1, 1, SAMPLES))
+
+
+def test_a_call_that_fails_is_not_taken_for_randomness() -> None:
+    module = FlatModule(lambda: Calling(lambda x: x))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        module(module.init(0), torch.zeros(2, 5))
+    torch.rand(3)
+    assert module(module.init(0), torch.zeros(2, 3)).shape == (2, 4)
 
 
 def small_module() -> FlatModule:

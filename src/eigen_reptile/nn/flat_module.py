@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.func import functional_call, replace_all_batch_norm_modules_
 
-from eigen_reptile.errors import ConfigError
+from eigen_reptile.nn.module_checks import copy_of_module, refuse_randomness
 from eigen_reptile.nn.running_norm import RUNNING_STATISTICS, RunningNorm
 from eigen_reptile.runtime.rng import generator_at
 
@@ -23,20 +23,16 @@ class FlatModule:
     """An `nn.Module` as a pure function of theta, its parameters in one flat vector.
 
     The module is only a template: its own parameter values are never used. Torch's batch-norm layers always use the
-    statistics of the batch; `RunningNorm` uses running ones outside of training.
+    statistics of the batch; `RunningNorm` uses running ones outside of training. ConfigError if the module cannot be a
+    pure function of its parameters: if some are frozen, lazy or not real numbers, or if a layer draws at random. What
+    draws at random in its `forward` is refused at its first call.
     """
 
     def __init__(self, build: Callable[[], nn.Module], device: torch.device = CPU) -> None:
         self._build = build
-        # A copy, because the module may be used elsewhere; and without touching the global generator.
-        with torch.random.fork_rng(devices=[]):
-            template = replace_all_batch_norm_modules_(copy.deepcopy(build()))
+        with torch.random.fork_rng(devices=[]):  # without touching the global generator
+            template = replace_all_batch_norm_modules_(copy_of_module(build))
         modules = dict(template.named_modules())
-        for name, module in modules.items():
-            if _is_random(module):
-                raise ConfigError(
-                    f"layer {name} draws random numbers, which a pure function must not do: switch that off"
-                )
         self.shapes = {name: parameter.shape for name, parameter in template.named_parameters()}
         """The parameters, in theta's order."""
         self.sizes = [shape.numel() for shape in self.shapes.values()]
@@ -55,6 +51,7 @@ class FlatModule:
         self._has_ties = len(self.shapes) < len(list(template.named_parameters(remove_duplicate=False)))
         self._template = template.to(device)
         self._copies = threading.local()
+        self._watched = False
         self._masks: dict[tuple[frozenset[str], torch.device], Tensor] = {}
 
     @property
@@ -118,6 +115,9 @@ class FlatModule:
         view: ModuleView | None = getattr(self._copies, "view", None)
         if view is None or (view.flat.dtype, view.flat.device) != (theta.dtype, theta.device):
             view = self._copies.view = ModuleView.of(copy.deepcopy(self._template).to(theta), theta, self.sizes)
+            if not self._watched:
+                refuse_randomness(view.module, theta.device)
+                self._watched = True
         if self.running:
             view.module.train(training)
         view.flat.copy_(theta)
@@ -143,11 +143,3 @@ class ModuleView(NamedTuple):
 
 def flatten(parameters: Iterable[nn.Parameter]) -> Float[Tensor, "d"]:
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
-
-
-def _is_random(module: nn.Module) -> bool:
-    if isinstance(module, nn.modules.dropout._DropoutNd):
-        return module.p > 0
-    if isinstance(module, nn.MultiheadAttention | nn.RNNBase):
-        return module.dropout > 0
-    return isinstance(module, nn.RReLU) and module.lower < module.upper
