@@ -1,11 +1,19 @@
 """From trained replicas to a result: the choice of a step size and the summary of test scores."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from eigen_reptile.training.conclude import choose_step_size, summarise_scores
-from eigen_reptile.training.evaluate import Scores
+from eigen_reptile.inner import InnerState
+from eigen_reptile.runtime.environment import current_environment
+from eigen_reptile.runtime.progress import no_progress
+from eigen_reptile.training.conclude import choose_step_size, conclude, summarise_scores
+from eigen_reptile.training.evaluate import Initialisation, Scores
+from eigen_reptile.training.setup import set_up, validate
+from eigen_reptile.training.state import TrainState
+from patterns import SMALL
 
 
 @pytest.mark.parametrize(
@@ -54,3 +62,15 @@ def test_scores_that_are_not_finite_are_none() -> None:
     assert found.mean == found.ci95_seeds == (None,)
     assert found.per_seed == ((None,), (1.0,))
     assert found.per_task == (((1.0, None, 1.0), (1.0, 1.0, 1.0)),)
+
+
+def test_the_choice_has_the_interval_of_its_validation_score_over_tasks() -> None:
+    setup = set_up(replace(SMALL, meta=replace(SMALL.meta, keep="last", lr=(0.5, 1.0))), no_progress)
+    state = TrainState.fresh(setup)
+    choice = conclude(setup, state, [], current_environment(setup.device)).choice
+    assert choice is not None
+    inner_state = InnerState(*(part[:2] for part in state.inner_state))  # of one step size, with both seeds
+    first = Initialisation(state.theta[:2], inner_state, SMALL.inner, SMALL.method)
+    tasks = validate(setup, first, SMALL.evaluation.tasks, lambda *_: None).values[:, :, -1].mean(0)
+    assert choice.validation == pytest.approx(tasks.mean(), rel=1e-5)
+    assert choice.ci95_tasks == pytest.approx(stats.t.ppf(0.975, 3) * stats.sem(tasks), rel=1e-5)

@@ -106,6 +106,7 @@ def test_the_best_point_of_the_learning_curve_is_kept_and_tested(tmp_path: Path)
         assert np.array_equal(shown[name], images[0, 0])
     assert np.array_equal(shown["query_y"], task.query_y[0, 0])
     assert np.array_equal(shown["predicted"], predicted[0])
+    assert np.array_equal(shown["classes"], task.classes[0, 0])
 
     last = replace(SMALL, meta=replace(SMALL.meta, keep="last"))
     assert_tested(run(last, tmp_path / "last"), setup, states[-1])

@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from eigen_reptile.data import TaskShape
+from eigen_reptile.data.io.cache import SPLITS
 from eigen_reptile.errors import ConfigError, DataError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.nn import Conv4, Mlp
+from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.runtime.distributed import Workers
 from eigen_reptile.runtime.progress import ReportProgress, no_progress
 from eigen_reptile.tasks import TaskConfig
@@ -49,6 +51,18 @@ def test_auto_is_the_fastest_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert find_device("auto") == torch.device("cuda")
     assert find_device("cpu") == torch.device("cpu")
+
+
+def test_the_classes_of_each_split_are_recorded_without_label_noise() -> None:
+    names = {split: [f"{number}-{label}" for label in range(8)] for number, split in enumerate(SPLITS)}
+    for noise in (NoiseConfig(), NoiseConfig("symmetric", 0.5, "task"), NoiseConfig("symmetric", 0.5, "bank")):
+        evaluation = replace(SMALL.evaluation, noisy=noise.where == "task" and noise.kind != "none")
+        classes = set_up(replace(SMALL, noise=noise, evaluation=evaluation), no_progress).classes
+        assert classes is not None
+        assert {split: list(sizes) for split, sizes in classes.items()} == names
+        assert set(classes["test"].values()) == {9}
+        assert len(set(classes["train"].values())) == 1
+    assert set_up(Experiment(), no_progress).classes is None
 
 
 def test_tasks_have_the_shapes_of_the_experiment_with_as_many_queries_as_the_classes_allow() -> None:

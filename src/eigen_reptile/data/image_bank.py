@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Bool, Int, UInt8
 
-from eigen_reptile.data.bank import FiniteBank, Samples, TaskShape
+from eigen_reptile.data.bank import Bank, FiniteBank, Samples, TaskShape
 from eigen_reptile.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -154,6 +154,13 @@ class ImageBank(FiniteBank):
             mask = rotations == rotation
             images[mask] = np.rot90(images[mask], rotation, axes=(-3, -2))
         return images
+
+
+def images_by_class(bank: Bank) -> dict[str, int] | None:
+    """The number of images of each class, in the order of the class indices; None for a bank without named classes."""
+    if not isinstance(bank, ImageBank) or len(set(bank.names)) < len(bank.names):
+        return None
+    return dict(zip(bank.names, bank.sizes.tolist(), strict=True))
 
 
 def _choose_evenly(size: int, wanted: int, rng: np.random.Generator) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,8 @@ def conclude(
     exp = setup.exp
     initialisation = _initialisation(exp, state)
     count = exp.evaluation.tasks
-    validation = validate(setup, initialisation, count, start_progress("validation tasks", count)).per_replica()
-    choice = choose_step_size(
-        {lr: _mean_score(exp, lr, validation, state) for lr in exp.meta.lr}, exp.data.is_classification
-    )
+    validated = validate(setup, initialisation, count, start_progress("validation tasks", count))
+    choice = _choice(exp, validated, state)
     snapshots = [_snapshot(line) for line in metrics if line["kind"] == "snapshot"]
     test = None
     if choice is not None and exp.evaluation.test:
@@ -56,7 +55,7 @@ def conclude(
         experiment=exp,
         measure="accuracy" if exp.data.is_classification else "squared error",
         steps=state.step,
-        replicas=_replica_results(exp, state, validation),
+        replicas=_replica_results(exp, state, validated.per_replica()),
         choice=choice,
         learning_curve=LearningCurve(
             step=tuple(line["step"] for line in curve),
@@ -70,6 +69,7 @@ def conclude(
         seconds=0.0,
         environment=environment,
         trained=trained,
+        classes=setup.classes,
     )
 
 
@@ -97,6 +97,19 @@ def _test_scores(setup: Setup, initialisation: Initialisation, start_progress: S
         )
         for shape in setup.tests
     )
+
+
+def _choice(exp: Experiment, validated: Scores, state: TrainState) -> Choice | None:
+    """The choice of a step size, with the interval of its validation score over tasks."""
+    means = validated.per_replica()
+    choice = choose_step_size(
+        {lr: _mean_score(exp, lr, means, state) for lr in exp.meta.lr}, exp.data.is_classification
+    )
+    if choice is None:
+        return None
+    per_task = validated.values[_replicas_with(exp, choice.lr), :, -1].mean(0)
+    (half_width,) = _rounded([interval95(per_task)[1]])
+    return replace(choice, ci95_tasks=half_width)
 
 
 def choose_step_size(scores: Mapping[float, float | None], higher_is_better: bool) -> Choice | None:
@@ -140,7 +153,10 @@ def summarise_scores(scores: Scores, shots: int, queries: int) -> TestScores:
 
 
 def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.Tensor]:
-    """One support image of each class of a test task and some queries, as bytes, with one replica's predictions."""
+    """One support image of each class of a test task and some queries, as bytes, with one replica's predictions.
+
+    `classes` has the indices of the task's classes in the test split.
+    """
     shape = setup.tests[0]
     initialisation = _select_replicas(_initialisation(setup.exp, state), _replicas_with(setup.exp, lr)[:1])
     found = predict_example(setup.network, setup.banks.test, initialisation, setup.exp.evaluation, shape)
@@ -151,6 +167,7 @@ def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.
         "support": task.x[0, 0, support].cpu(),
         "query": task.query_x[0, 0, queries].cpu(),
         "query_y": task.query_y[0, 0, queries].cpu(),
+        "classes": task.classes[0, 0].cpu(),
         "predicted": torch.from_numpy(found.predicted)[0, queries],
     }
 

@@ -45,6 +45,9 @@ class Choice:
     validation: float
     position: str
     """Where the chosen step size lies in the grid: inside it, or at an end, beyond which a better one might be."""
+    ci95_tasks: float | None = None
+    """Half-width of the 95 % interval of the validation score over tasks, each averaged over the seeds; None for a
+    single task, and in results of early versions."""
 
 
 @final
@@ -164,6 +167,9 @@ class Result:
     """Duration since the run was last started or resumed."""
     environment: Environment
     trained: TrainingSource | None = None
+    classes: dict[str, dict[str, int]] | None = None
+    """The number of images of each class of each split, by the name of the class; None if classes have no names, and in
+    results of early versions."""
 
     def test_with(self, shots: int) -> TestScores | None:
         """The test scores with this number of shots."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from eigen_reptile.data import Bank, Banks, TaskShape, require_finite
+from eigen_reptile.data.image_bank import images_by_class
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods import TaskSpec
 from eigen_reptile.nn import Conv4, CrossEntropy, FlatModule, Network, SquaredError
@@ -30,6 +31,8 @@ class Setup(NamedTuple):
     exp: Experiment
     network: Network
     banks: Banks
+    classes: dict[str, dict[str, int]] | None
+    """The number of images of each class of each split, without label noise; None if classes have no names."""
     flipper: LabelFlipper | None
     """Noise in the labels of each training mini-batch."""
     device: torch.device
@@ -68,7 +71,8 @@ def set_up(
     if trains:
         _check_training(exp, workers)
     place = find_device(device)
-    banks, flipper = add_noise(exp.data.load(start_progress), exp.noise, exp.evaluation.noisy)
+    loaded = exp.data.load(start_progress)
+    banks, flipper = add_noise(loaded, exp.noise, exp.evaluation.noisy)
     if trains and exp.task.epochs:
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
@@ -77,6 +81,7 @@ def set_up(
         exp=exp,
         network=build_network(exp, banks.train.shape, place),
         banks=banks,
+        classes=_classes(loaded),
         flipper=flipper,
         device=place,
         workers=workers,
@@ -84,6 +89,11 @@ def set_up(
         validation=banks.validation.feasible_shape(shapes[0]),
         tests=tuple(banks.test.feasible_shape(shape) for shape in shapes),
     )
+
+
+def _classes(banks: Banks) -> dict[str, dict[str, int]] | None:
+    named = {split: images for split, bank in banks._asdict().items() if (images := images_by_class(bank)) is not None}
+    return named if len(named) == len(banks) else None
 
 
 def _check_training(exp: Experiment, workers: Workers) -> None:
