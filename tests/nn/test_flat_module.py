@@ -116,13 +116,13 @@ def with_parameter(values: Tensor) -> nn.Module:
 
 def with_attribute() -> nn.Module:
     module = nn.Sequential(nn.Linear(3, 4))
-    module[0].scale = torch.ones(4, requires_grad=True)  # type: ignore[assignment]
+    module[0].scale = torch.ones(4, requires_grad=True)
     return module
 
 
 def hooked_weight() -> nn.Module:
     module = nn.Sequential(nn.Linear(3, 4))
-    prune.random_unstructured(module[0], "weight", amount=0.5)  # type: ignore[no-untyped-call]
+    prune.random_unstructured(module[0], "weight", amount=0.5)
     module(torch.zeros(2, 3))
     return module
 

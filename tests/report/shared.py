@@ -9,10 +9,12 @@ from typing import Any
 
 from scipy import stats
 
+from eigen_reptile.data import CifarFs
 from eigen_reptile.report.collect import Cell, collect_results
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
+from eigen_reptile.training.serialise import to_json
 from patterns import SMALL
 
 SINE_EXPERIMENT = Experiment(
@@ -55,6 +57,15 @@ def rows(text: str, section: str = "") -> dict[str, list[str]]:
     part = text.partition(f"## {section}\n")[2].partition("\n## ")[0] if section else text
     lines = (line[2:-2].split(" | ") for line in part.splitlines() if line.startswith("| "))
     return {first: [value.strip() for value in others] for first, *others in lines}
+
+
+def as_if_on_cifar_fs(results: Path) -> Path:
+    """The same results with another data set in their files: the paper's claims are about CIFAR-FS, among others."""
+    for file in results.glob("**/result.json"):
+        result = json.loads(file.read_text())
+        result["experiment"]["data"] = to_json(replace(SMALL, data=CifarFs()))["data"]
+        file.write_text(json.dumps(result))
+    return results
 
 
 def cells_of(folder: Path) -> tuple[Cell, ...]:

@@ -17,7 +17,7 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.report.pages import write_report
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.experiment import read_examples, run
-from report.shared import IMAGE_EXPERIMENT, changed, rows, saved
+from report.shared import IMAGE_EXPERIMENT, as_if_on_cifar_fs, changed, rows, saved
 
 pytestmark = pytest.mark.xdist_group("report")  # so that shared results are computed by one worker only
 
@@ -114,6 +114,7 @@ def test_runs_on_different_tasks_can_share_a_folder(image_results: Path, tmp_pat
     pairs = replace(IMAGE_EXPERIMENT, task=replace(IMAGE_EXPERIMENT.task, way=2), method=METHODS["reptile"])
     pairs = replace(pairs, evaluation=replace(pairs.evaluation, shots=(1,)))
     run(pairs, tmp_path / "mixed" / "reptile")
+    as_if_on_cifar_fs(tmp_path)
     write_report(tmp_path, tmp_path / "out", [])
     shown = rows((tmp_path / "out" / "results.md").read_text(), "mixed: accuracy on test tasks")
     for folder in (tmp_path / "mixed").iterdir():

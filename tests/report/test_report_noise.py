@@ -17,6 +17,7 @@ from eigen_reptile.tasks import TaskConfig
 from eigen_reptile.training.config import MetaConfig
 from eigen_reptile.training.experiment import run
 from patterns import SMALL
+from report.shared import as_if_on_cifar_fs
 
 pytestmark = pytest.mark.xdist_group("report_noise")  # so that the shared results are computed once
 
@@ -36,7 +37,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for end, noise in NOISES.items():
         for name in NAMES:
             run(replace(base, method=METHODS[name], noise=noise), folder / f"{name}-{end}")
-    return folder
+    return as_if_on_cifar_fs(folder)
 
 
 def cell(results: Path, name: str) -> Cell:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment
 
-from eigen_reptile.report.sections import Section
+from eigen_reptile.report.section import Section
 from eigen_reptile.report.table import Table
 
 

@@ -29,7 +29,7 @@ RIVALS = {
 def experiment_claims(groups: Sequence[Group]) -> list[Claim]:
     """Every claim that these results can confirm or contradict."""
     found: list[Claim] = []
-    for group in groups:
+    for group in (group for group in groups if group.is_of_paper):
         tested = Group(group.name, tuple(cell for cell in group.cells if cell.tests or not cell.converged))
         if tested.cells:
             found += _regression_claims(tested) if group.measure == "squared error" else _image_claims(tested)

@@ -8,10 +8,15 @@ from typing import final
 
 import numpy as np
 
+from eigen_reptile.data import Folder
 from eigen_reptile.errors import RunError
 from eigen_reptile.methods import Method
+from eigen_reptile.recipes import RECIPES, published
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
+
+MAX_RUNS_IN_TITLE = 4
+"""More runs are counted, not named."""
 
 
 @final
@@ -104,6 +109,24 @@ class Group:
     cells: tuple[Cell, ...]
 
     @property
+    def is_of_paper(self) -> bool:
+        """Whether the paper's claims are about these data; if not, they are somebody's own runs."""
+        return isinstance(self.cells[0].experiment.data, published.DATA)
+
+    @property
+    def title(self) -> str:
+        """What headings call it: its name and, if they are own runs and not too many, theirs."""
+        names = [cell.name for cell in self.cells]
+        if self.is_of_paper or names == [self.name]:
+            return self.name
+        runs = ", ".join(names) if len(names) <= MAX_RUNS_IN_TITLE else f"{len(names)} runs"
+        return f"{self.name} ({runs})"
+
+    def cited(self, place: str) -> str:
+        """A place in the paper, to be appended to a sentence; nothing for own runs."""
+        return f" (paper, {place})" if self.is_of_paper else ""
+
+    @property
     def measure(self) -> str:
         return self.cells[0].result.measure
 
@@ -123,22 +146,35 @@ class Group:
 
 
 def collect_results(folder: Path, required: bool = True) -> list[Group]:
-    """All results below a folder, grouped by their parent folder and measure and sorted by name.
+    """All results below a folder, grouped by their parent folder, measure and data, and sorted by name.
 
-    RunError if a result cannot be read, or if there are none although `required`.
+    A single run that is, or lies directly in, the folder gives its name to its group. RunError if a result cannot be
+    read, or if there are none although `required`.
     """
     files = sorted(folder.glob("**/result.json"))
     if required and not files:
         raise RunError(f"no result.json below {folder}: train something in this folder first")
-    cells = sorted(map(read_cell, files), key=_folder_and_measure)
-    groups = [(key, tuple(members)) for key, members in groupby(cells, key=_folder_and_measure)]
-    names = [parent.name or "results" for (parent, _), _ in groups]
+    cells = sorted(map(read_cell, files), key=_folder_measure_and_data)
+    groups = [tuple(members) for _, members in groupby(cells, key=_folder_measure_and_data)]
+    names = [_group_name(members, folder.resolve()) for members in groups]
     unique = [name if names.count(name) == 1 else f"{name}-{number}" for number, name in enumerate(names, 1)]
-    return [Group(name, members) for name, (_, members) in zip(unique, groups, strict=True)]
+    return [Group(name, members) for name, members in zip(unique, groups, strict=True)]
 
 
-def _folder_and_measure(cell: Cell) -> tuple[Path, str]:
-    return cell.folder.resolve().parent, cell.result.measure
+def _folder_measure_and_data(cell: Cell) -> tuple[Path, str, str]:
+    """Own runs on different data have nothing in common; the data sets of the paper's recipes are not told apart."""
+    data = cell.experiment.data
+    place = data.root if isinstance(data, Folder) else ""
+    own = "" if isinstance(data, published.DATA) else f"{type(data).__name__} {place}"
+    return cell.folder.resolve().parent, cell.result.measure, own
+
+
+def _group_name(cells: Sequence[Cell], results: Path) -> str:
+    run = cells[0].folder.resolve()
+    has_own_folder = run.parent != results and run.parent.is_relative_to(results)
+    if len(cells) == 1 and not (has_own_folder or run.parent.name in RECIPES):
+        return run.name
+    return run.parent.name or "results"
 
 
 def read_cell(file: Path) -> Cell:

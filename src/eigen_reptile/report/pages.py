@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 from jinja2 import Environment
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.methods import methods_table, read_costs
-from eigen_reptile.report.sections import Section, make_sections
+from eigen_reptile.report.section import Section
+from eigen_reptile.report.sections import make_sections
 from eigen_reptile.report.theory import read_studies
 from eigen_reptile.runtime.files import write_atomically
 
@@ -25,30 +27,33 @@ def write_report(results: Path, out: Path, insert: Sequence[Path], benchmarks: P
     sections = make_sections(groups, studies, out / "figures")
     table = methods_table(groups, read_costs(benchmarks) if benchmarks else {})
     insertable = [*sections, Section("methods", "All methods", "", table)]
-    page, text, verdicts = out / "report.html", out / "results.md", out / "claims.md"
+    title = f"Results of {groups[0].title}" if len(groups) == 1 and not studies else "Results"
+    page, text = out / "report.html", out / "results.md"
     template = Environment(autoescape=True).from_string(files(__package__).joinpath("page.html").read_text("utf-8"))
-    write_atomically(page, template.render(sections=sections).encode())
-    write_atomically(text, _results_markdown(sections, out).encode())
-    write_atomically(verdicts, _claims_markdown(sections).encode())
+    write_atomically(page, template.render(title=title, sections=sections).encode())
+    write_atomically(text, _results_markdown(title, sections, out).encode())
+    written = [page, text]
+    for claims in (section for section in sections if section.name == "claims"):
+        written.append(out / "claims.md")
+        write_atomically(written[-1], _claims_markdown(claims).encode())
     for file in insert:
         write_atomically(file, _with_tables(file, insertable).encode())
     drawings = [section.figure for section in sections if section.figure]
-    return [page, text, verdicts, *drawings, *insert]
+    return [*written, *drawings, *insert]
 
 
-def _results_markdown(sections: Sequence[Section], out: Path) -> str:
-    parts = ["# Results\n\nWritten by `eigen-reptile report` from result files; do not edit.\n"]
+def _results_markdown(title: str, sections: Sequence[Section], out: Path) -> str:
+    parts = [f"# {title}\n\nWritten by `eigen-reptile report` from result files; do not edit.\n"]
     for section in sections:
         parts.append(f"## {section.title}\n\n{section.text}\n")
         if section.table:
             parts.append(section.table_markdown)
         if section.figure:
-            parts.append(f"![{section.title}]({section.figure.relative_to(out).as_posix()})\n")
+            parts.append(f"![{section.title}]({quote(section.figure.relative_to(out).as_posix())})\n")
     return "\n".join(parts)
 
 
-def _claims_markdown(sections: Sequence[Section]) -> str:
-    claims = next(section for section in sections if section.name == "claims")
+def _claims_markdown(claims: Section) -> str:
     return (
         "# The paper's claims, measured\n\nWritten by `eigen-reptile report` from result files; do not edit.\n\n"
         f"{claims.text}\n\n{claims.table_markdown}"

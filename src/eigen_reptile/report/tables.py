@@ -19,6 +19,25 @@ def format_score(measure: str, mean: float | None, half_width: float | None) -> 
     return f"{scale * mean:.{digits}f}" + ("" if half_width is None else f" ± {scale * half_width:.{digits}f}")
 
 
+def format_outer_step_size(cell: Cell) -> str:
+    """The chosen step size, or that all diverged."""
+    return f"{cell.chosen_lr:g}" if cell.converged else "all diverge"
+
+
+def format_accuracy(cell: Cell, shots: int, column: str) -> str:
+    """The mean on test tasks with its interval over tasks, and over seeds if there are several."""
+    scores = cell.scores(shots, column)
+    if scores is None:
+        return ""
+    shown = format_score("accuracy", scores.mean, scores.ci95_tasks)
+    return shown if scores.ci95_seeds is None else f"{shown} (seeds ± {100 * scores.ci95_seeds:.2f})"
+
+
+def format_range(values: Sequence[int]) -> str:
+    """The smallest and the largest value, or the only one."""
+    return " to ".join(f"{value:,}" for value in dict.fromkeys((min(values), max(values))))
+
+
 def error_table(cells: Sequence[Cell]) -> Table:
     """Squared error on the test tasks after each number of inner steps, with the step size chosen on validation."""
     columns = shots_and_columns(cells)
@@ -34,8 +53,8 @@ def accuracy_table(cells: Sequence[Cell], published: Mapping[tuple[str, int], Pu
     published_shots = sorted({shots for shots, _ in columns if any((cell.name, shots) in published for cell in cells)})
     rows = []
     for cell in cells:
-        row = [cell.name, f"{cell.experiment.inner.lr:g}", _outer_step_size(cell)]
-        row += [_accuracy(cell, shots, column) for shots, column in columns]
+        row = [cell.name, f"{cell.experiment.inner.lr:g}", format_outer_step_size(cell)]
+        row += [format_accuracy(cell, shots, column) for shots, column in columns]
         for shots in published_shots:
             paper = published.get((cell.name, shots))
             row.append(format_score("accuracy", paper.mean / 100, paper.ci95 and paper.ci95 / 100) if paper else "")
@@ -45,7 +64,7 @@ def accuracy_table(cells: Sequence[Cell], published: Mapping[tuple[str, int], Pu
     return Table.of(["method", "inner rate", "outer step size", *measured, *in_paper], rows)
 
 
-def step_size_table(cells: Sequence[Cell]) -> Table:
+def step_size_table(cells: Sequence[Cell], heading: str = "cell") -> Table:
     """Validation score for every outer step size that was tried."""
     grid = sorted({lr for cell in cells for lr in cell.experiment.meta.lr})
     rows = []
@@ -53,10 +72,10 @@ def step_size_table(cells: Sequence[Cell]) -> Table:
         tried = set(cell.experiment.meta.lr)
         inner = f"{cell.experiment.inner.lr:g}"
         rows.append([cell.name, inner, *(_validation(cell, lr) if lr in tried else "" for lr in grid)])
-    return Table.of(["cell", "inner rate", *(f"outer step size {lr:g}" for lr in grid)], rows)
+    return Table.of([heading, "inner rate", *(f"outer step size {lr:g}" for lr in grid)], rows)
 
 
-def provenance_table(groups: Sequence[Group]) -> Table:
+def provenance_table(groups: Sequence[Group], heading: str = "cell") -> Table:
     """The command, the version and the environment that produced each result."""
     rows = []
     for cell in [cell for group in groups for cell in group.cells]:
@@ -72,7 +91,7 @@ def provenance_table(groups: Sequence[Group]) -> Table:
                 f"{cell.result.seconds:g} s",
             ]
         )
-    headings = ["cell", "iterations", "seeds", "command", "version", "Python, torch", "duration of the last start"]
+    headings = [heading, "iterations", "seeds", "command", "version", "Python, torch", "duration of the last start"]
     return Table.of(headings, rows)
 
 
@@ -92,19 +111,6 @@ def _error_row(cell: Cell, columns: Sequence[tuple[int, str]]) -> list[str]:
         "squared error", None if end is None else width * end, None if half is None else width * half
     )
     return [cell.name, f"{choice.lr:g}", choice.position, *(errors.get(key, "") for key in columns), integral]
-
-
-def _outer_step_size(cell: Cell) -> str:
-    return f"{cell.chosen_lr:g}" if cell.converged else "all diverge"
-
-
-def _accuracy(cell: Cell, shots: int, column: str) -> str:
-    """The mean with its interval over tasks, and over seeds if there are several."""
-    scores = cell.scores(shots, column)
-    if scores is None:
-        return ""
-    shown = format_score("accuracy", scores.mean, scores.ci95_tasks)
-    return shown if scores.ci95_seeds is None else f"{shown} (seeds ± {100 * scores.ci95_seeds:.2f})"
 
 
 def _validation(cell: Cell, lr: float) -> str:

@@ -1,6 +1,7 @@
 """The figures of the report, drawn into PNG files."""
 
 from eigen_reptile.report.figures.accuracy import (
+    ExampleTask,
     plot_accuracy_over_inner_steps,
     plot_accuracy_over_noise,
     plot_example_task,
@@ -16,6 +17,7 @@ from eigen_reptile.report.figures.training import (
 )
 
 __all__ = [
+    "ExampleTask",
     "plot_accuracy_over_inner_steps",
     "plot_accuracy_over_noise",
     "plot_accuracy_over_time",

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int, UInt8
 from matplotlib.axes import Axes
 
 from eigen_reptile.report.collect import Cell, shots_and_columns
@@ -61,28 +63,44 @@ def plot_accuracy_over_inner_steps(cells: Sequence[Cell], path: Path) -> None:
     save_figure(figure, path)
 
 
-def plot_example_task(examples: Mapping[str, Mapping[str, np.ndarray]], path: Path) -> None:
-    """One task: a support image of each class, and the queries with the predictions of each method."""
+class ExampleTask(NamedTuple):
+    """One task, and what one run predicted for its queries."""
+
+    support: UInt8[np.ndarray, "way C H W"]
+    """One image of each class."""
+    query: UInt8[np.ndarray, "q C H W"]
+    query_y: Int[np.ndarray, "q"]
+    predicted: Int[np.ndarray, "q"]
+    classes: Sequence[str]
+    """The name of each class."""
+
+
+def plot_example_task(examples: Mapping[str, ExampleTask], path: Path) -> None:
+    """One task: a support image of each class, and the queries with the predictions of each run."""
     first = next(iter(examples.values()))
-    way = len(first["support"])
-    rows = 1 + len(first["query"]) // way
-    figure = new_figure(1.5 * way, (1.1 + 0.22 * len(examples)) * rows + 0.5)
+    way = len(first.support)
+    rows = 1 + len(first.query) // way
+    figure = new_figure(1.9 * way, (1.3 + 0.22 * len(examples)) * rows + 0.5)
     grid = figure.subplots(rows, way, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for label, (axes, image) in enumerate(zip(grid[0], first["support"], strict=True)):
+    for axes, image, name in zip(grid[0], first.support, first.classes, strict=True):
         _show_image(axes, image)
-        axes.set_title(f"class {label + 1}: support", fontsize="small")
-    for number, (image, truth) in enumerate(zip(first["query"], first["query_y"], strict=True)):
+        axes.set_title(f"{_shorten(name, 40)}\n(support)", fontsize="small", parse_math=False)
+    for number, (image, truth) in enumerate(zip(first.query, first.query_y, strict=True)):
         axes = grid[1 + number % (rows - 1)][truth]
         _show_image(axes, image)
-        for line, (method, example) in enumerate(examples.items()):
-            predicted = int(example["predicted"][number])
+        for line, (run, example) in enumerate(examples.items()):
+            predicted = int(example.predicted[number])
             correct = predicted == truth
-            words = f"{method}: {predicted + 1} {'correct' if correct else 'wrong'}"
+            name = _shorten(example.classes[predicted], 20) if 0 <= predicted < way else "no answer"
+            answer = f"{name}, {'correct' if correct else 'wrong'}"
+            words = answer if len(examples) == 1 else f"{_shorten(run, 20)}: {answer}"
             height = 1.04 + 0.17 * (len(examples) - 1 - line)
             colour = "tab:green" if correct else "tab:red"
-            axes.text(0.5, height, words, color=colour, fontsize=6, ha="center", transform=axes.transAxes)
+            axes.text(
+                0.5, height, words, color=colour, fontsize=6, ha="center", transform=axes.transAxes, parse_math=False
+            )
     save_figure(figure, path)
 
 
@@ -90,3 +108,7 @@ def _show_image(axes: Axes, image: np.ndarray) -> None:
     """Draw an image of bytes (C, H, W)."""
     shown = np.moveaxis(image, 0, -1)
     axes.imshow(shown if shown.shape[-1] == 3 else shown[..., 0], cmap="gray", vmin=0, vmax=255)
+
+
+def _shorten(name: str, longest: int) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
