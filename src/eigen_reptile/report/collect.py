@@ -15,7 +15,7 @@ from eigen_reptile.recipes import RECIPES, published
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
 
-MAX_RUNS_IN_TITLE = 4
+MAX_RUNS_IN_TITLE = 3
 """More runs are counted, not named."""
 
 

@@ -63,7 +63,8 @@ def _untested_section(group: Group) -> Section:
     else:
         title, heading = "accuracy on validation tasks", "run"
         reason = "" if group.converged else ": training diverged"
-        text = f"{own_runs.describe_choices(group.cells)} Test tasks were not evaluated{reason}."
+        choices = own_runs.describe_choices(group.cells)
+        text = f"Accuracy in per cent on validation tasks. {choices} Test tasks were not evaluated{reason}."
     return Section(group.name, f"{group.title}: {title}", text, tables.step_size_table(group.cells, heading))
 
 

@@ -57,9 +57,12 @@ def describe_choices(cells: Sequence[Cell]) -> str:
         among = _listed([f"{lr:g}" for lr in grid])
         runs = _unless_all(cells, [cell for cell in cells if cell.experiment.meta.lr == grid])
         text.append(f"The outer step size was chosen on validation tasks among {among}{runs}.")
+    if not text:
+        text.append("The learning rates were set, not tuned.")
     if best := [cell for cell in cells if cell.experiment.meta.keep == "best"]:
-        text.append(f"The initialisation that was best on validation tasks is tested{_unless_all(cells, best)}.")
-    return " ".join(text) or "The learning rates are those that were set; they were not tuned."
+        runs = _unless_all(cells, best)
+        text.append(f"Of the initialisations during training, the best on validation tasks was tested{runs}.")
+    return " ".join(text)
 
 
 def comparison_table(group: Group) -> Table | None:
