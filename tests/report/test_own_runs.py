@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from eigen_reptile.data import Folder, Glyphs
+from eigen_reptile.errors import RunError
 from eigen_reptile.methods import METHODS
 from eigen_reptile.report import figures
 from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.figures import ExampleTask
 from eigen_reptile.report.pages import write_report
+from eigen_reptile.runtime.files import read_tensors, write_tensors
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.experiment import run
+from eigen_reptile.training.experiment import EXAMPLES, run
 from eigen_reptile.training.serialise import to_json
 from image_files import encoded, images_of, load_banks, write_files
 from patterns import SMALL
@@ -117,6 +120,17 @@ def test_the_picture_of_a_task_names_its_classes(
     assert "these test classes" in texts(tmp_path / "early", tmp_path / "out")["results.md"]
     (example,) = drawn.pop().values()
     assert list(example.classes) == ["class 1", "class 2", "class 3"]
+
+
+@pytest.mark.parametrize("indices", [[0, 1, 99], [0, -1, 2], [0, 1]])
+def test_an_example_with_classes_that_the_test_split_lacks_is_refused(
+    signs: Path, tmp_path: Path, indices: list[int]
+) -> None:
+    shutil.copytree(signs, tmp_path / "signs")
+    file = tmp_path / "signs" / EXAMPLES
+    write_tensors(file, read_tensors(file) | {"classes": torch.tensor(indices)})
+    with pytest.raises(RunError, match="is damaged: it names other classes than those of the test split"):
+        write_report(tmp_path / "signs", tmp_path / "out", [])
 
 
 def test_runs_on_the_same_images_are_compared_with_the_best_on_validation(own_results: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def plot_example_task(examples: Mapping[str, ExampleTask], path: Path) -> None:
         axes.set_axis_off()
     for axes, image, name in zip(grid[0], first.support, first.classes, strict=True):
         _show_image(axes, image)
-        axes.set_title(f"{_shorten(name, 40)}\n(support)", fontsize="small", parse_math=False)
+        axes.set_title(f"{fill(_shorten(name, 40), 20)}\n(support)", fontsize="small", parse_math=False)
     for number, (image, truth) in enumerate(zip(first.query, first.query_y, strict=True)):
         axes = grid[1 + number % (rows - 1)][truth]
         _show_image(axes, image)
@@ -111,4 +112,6 @@ def _show_image(axes: Axes, image: np.ndarray) -> None:
 
 
 def _shorten(name: str, longest: int) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    """Without its middle if it is longer: names of similar classes often differ at the end."""
+    half = longest // 2
+    return name if len(name) <= longest else f"{name[: half - 1]}…{name[-half:]}"
