@@ -19,7 +19,8 @@ class ImageBank(FiniteBank):
 
     With `rotations`, each class rotated by 90, 180 and 270 degrees counts as a class of its own. The indices of the
     unrotated classes come first, then those rotated by 90 degrees, and so on. `rows` are the positions of the images in
-    `pixels` if they are not in order, and `is_clean` says whether their class is the true one.
+    `pixels` if they are not in order, and `is_clean` says whether their class is the true one. Images of one of the
+    `groups` are never both in the support and among the queries of a task.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class ImageBank(FiniteBank):
         rotations: bool = False,
         rows: Int[np.ndarray, "M"] | None = None,
         is_clean: Bool[np.ndarray, "M"] | None = None,
+        groups: Int[np.ndarray, "M"] | None = None,
     ) -> None:
         self.pixels = pixels
         self.names = tuple(names)
@@ -38,6 +40,17 @@ class ImageBank(FiniteBank):
         self._n_rotations = 4 if rotations else 1
         self._rows: np.ndarray = np.arange(int(self.sizes.sum())) if rows is None else rows
         self._is_clean = np.ones(len(self._rows), dtype=bool) if is_clean is None else is_clean
+        self._groups = groups
+        self._usable_sizes = self.sizes if groups is None else self._sizes_by_group(groups)
+
+    def _sizes_by_group(self, groups: Int[np.ndarray, "M"]) -> Int[np.ndarray, "classes"]:
+        """Images of each class that a task can count on: in the worst case, one image of its largest group is in the
+        support, and no other of that group can be used."""
+        largest = [
+            np.unique(groups[start : start + size], return_counts=True)[1].max(initial=1)
+            for start, size in zip(self._starts, self.sizes, strict=True)
+        ]
+        return np.maximum(self.sizes - np.array(largest) + 1, 0) * (self.sizes > 0)
 
     @property
     def labels(self) -> Int[np.ndarray, "N"]:
@@ -49,7 +62,8 @@ class ImageBank(FiniteBank):
         order = np.argsort(given, kind="stable")[int((given < 0).sum()) :]
         sizes = np.bincount(given[order], minlength=len(self.names)).tolist()
         is_clean = (given == self.labels)[order]
-        return ImageBank(self.pixels, self.names, sizes, self._n_rotations > 1, self._rows[order], is_clean)
+        groups = None if self._groups is None else self._groups[order]
+        return ImageBank(self.pixels, self.names, sizes, self._n_rotations > 1, self._rows[order], is_clean, groups)
 
     @property
     def n_nonempty_classes(self) -> int:
@@ -83,14 +97,17 @@ class ImageBank(FiniteBank):
         if queries < 1:
             raise DataError(
                 f"{task.way} classes with {task.shots} support images and a query image each are needed, but only "
-                f"{int((self.sizes > task.shots).sum()) * self._n_rotations} have more than {task.shots} images: "
-                "use fewer shots (`task.shots`, `evaluation.shots`), or add images"
+                f"{int((self._usable_sizes > task.shots).sum()) * self._n_rotations} have more than {task.shots} images"
+                f"{'' if self._groups is None else ' in several groups'}: use fewer shots (`task.shots`, "
+                "`evaluation.shots`), or add images"
             )
-        short = [name for name, size in zip(self.names, self.sizes, strict=True) if size < task.shots + queries]
+        sizes = zip(self.names, self._usable_sizes, strict=True)
+        short = [name for name, size in sizes if size < task.shots + queries]
         if short:
             log.warning(
-                "%d classes have fewer than %d images and are excluded from %d-shot tasks: %s",
-                len(short), task.shots + queries, task.shots, ", ".join(short[:5]) + (", ..." if short[5:] else ""),
+                "%d classes have fewer than %d images%s and are excluded from %d-shot tasks: %s",
+                len(short), task.shots + queries, "" if self._groups is None else " in several groups", task.shots,
+                ", ".join(short[:5]) + (", ..." if short[5:] else ""),
             )  # fmt: skip
         if queries < task.queries:
             log.warning(
@@ -102,7 +119,7 @@ class ImageBank(FiniteBank):
     def _most_queries(self, task: TaskShape) -> int:
         """Queries of each class that half of the classes can supply, or if that is none, that `task.way` of them can;
         0 if there are too few classes even for that."""
-        largest_first = np.sort(np.repeat(self.sizes[self.sizes > 0], self._n_rotations))[::-1]
+        largest_first = np.sort(np.repeat(self._usable_sizes[self.sizes > 0], self._n_rotations))[::-1]
         half = max(task.way, -(-self.n_nonempty_classes // 2))
         left = [int(largest_first[taking_part - 1]) - task.shots for taking_part in (half, task.way)]
         return next((queries for queries in left if queries > 0), 0)
@@ -137,15 +154,19 @@ class ImageBank(FiniteBank):
     def _choose(self, count: int, task: TaskShape, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
         """Positions of images (count, way, shots + queries), classes (count, way), quarter rotations (count, way)."""
         needed = task.shots + task.queries
-        usable = np.flatnonzero(self.sizes >= needed) if task.queries else np.flatnonzero(self.sizes)
+        usable = np.flatnonzero(self._usable_sizes >= needed) if task.queries else np.flatnonzero(self.sizes)
         positions = np.empty((count, task.way, needed), dtype=np.int64)
         classes, rotations = np.empty((2, count, task.way), dtype=np.int64)
         for number in range(count):
             picked = rng.choice(len(usable) * self._n_rotations, size=task.way, replace=False)
             classes[number], rotations[number] = usable[picked // self._n_rotations], picked % self._n_rotations
             for label, class_index in enumerate(classes[number]):
-                chosen = _choose_evenly(int(self.sizes[class_index]), needed, rng)
-                positions[number, label] = self._starts[class_index] + chosen
+                start, size = self._starts[class_index], int(self.sizes[class_index])
+                if self._groups is None or not task.queries:
+                    chosen = _choose_evenly(size, needed, rng)
+                else:
+                    chosen = _choose_apart(self._groups[start : start + size], task, rng)
+                positions[number, label] = start + chosen
         return positions, classes, rotations
 
     def _read_images(self, rows: np.ndarray, rotations: np.ndarray) -> np.ndarray:
@@ -168,3 +189,16 @@ def _choose_evenly(size: int, wanted: int, rng: np.random.Generator) -> np.ndarr
     distinct ones for the remainder."""
     rounds = [rng.permutation(size) for _ in range((wanted - 1) // size)]
     return np.concatenate([*rounds, rng.choice(size, size=wanted - size * len(rounds), replace=False)])
+
+
+def _choose_apart(groups: Int[np.ndarray, "size"], task: TaskShape, rng: np.random.Generator) -> np.ndarray:
+    """Distinct indices for the support and then for the queries, from different groups: about half of the groups, in
+    random order, are for the support."""
+    names, group = np.unique(groups, return_inverse=True)
+    rank = rng.permutation(len(names))[group]
+    in_order = np.sort(rank)
+    least, most = in_order[task.shots - 1], in_order[len(groups) - task.queries] - 1
+    last = np.clip((len(names) - 1) // 2, least, most)
+    support = rng.choice(np.flatnonzero(rank <= last), task.shots, replace=False)
+    queries = rng.choice(np.flatnonzero(rank > last), task.queries, replace=False)
+    return np.concatenate([support, queries])

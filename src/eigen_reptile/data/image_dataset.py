@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from eigen_reptile.data.bank import Banks, Dataset, Split
 from eigen_reptile.data.image_bank import ImageBank
 from eigen_reptile.data.image_index import ImageIndex, read_images
@@ -48,6 +50,8 @@ class ImageDataset(Dataset):
             sources = self._find_sources(start_progress)
         except OSError as error:
             raise DataError(f"cannot read {error.filename}: {error.strerror}") from error
+        except RuntimeError as error:  # of `expanduser`, for a user who does not exist
+            raise DataError(f"`data.root` {self.root}: {error}") from error
         key = {
             "rule": RULE,
             "skip_broken": self.skip_broken,
@@ -77,11 +81,13 @@ class ImageDataset(Dataset):
 
 def image_banks(packed: Mapping[Split, PackedSplit], rotate_training: bool = False) -> Banks:
     """A bank for each split; with `rotate_training`, rotated training classes are classes of their own."""
-    return Banks(
-        train=ImageBank(*packed["train"], rotations=rotate_training),
-        validation=ImageBank(*packed["validation"]),
-        test=ImageBank(*packed["test"]),
-    )
+
+    def bank(split: Split) -> ImageBank:
+        pixels, names, sizes, groups = packed[split]
+        rotations = rotate_training and split == "train"
+        return ImageBank(pixels, names, sizes, rotations, groups=np.array(groups) if groups else None)
+
+    return Banks(bank("train"), bank("validation"), bank("test"))
 
 
 def data_folder() -> Path:

@@ -1,11 +1,14 @@
 """Find the images of a data set class by class, and decode them into the arrays of the cache."""
 
 import logging
+import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import UInt8
@@ -15,12 +18,27 @@ from eigen_reptile.data.io.archives import FolderSource, Source, UnreadableFileE
 from eigen_reptile.data.io.cache import SPLITS, Allocate, PackedSplit
 from eigen_reptile.data.io.images import ImageFormat, has_image_suffix, read_image
 from eigen_reptile.errors import DataError
+from eigen_reptile.runtime.memory import check_memory
 from eigen_reptile.runtime.progress import ReportProgress
 
 log = logging.getLogger(__name__)
 
-ImageReader = Callable[[], UInt8[np.ndarray, "H W C"]]
-"""Reads one image when it is called; UnreadableFileError if it is broken."""
+MAX_LISTED = 1000
+"""Broken images that are listed; of more only the number is given."""
+
+
+@final
+@dataclass(frozen=True)
+class ImageReader:
+    """Reads one image when it is called; UnreadableFileError if it is broken."""
+
+    read: Callable[[], UInt8[np.ndarray, "H W C"]]
+    file_name: str = ""
+    """Without its folder; empty if the image has no file of its own."""
+
+    def __call__(self) -> UInt8[np.ndarray, "H W C"]:
+        return self.read()
+
 
 ImagesByClass = Mapping[str, Sequence[ImageReader]]
 """The images of each class, by the name of the class."""
@@ -32,6 +50,8 @@ class ImageIndex(NamedTuple):
     shape: tuple[int, int, int]
     """Height, width and channels of every image."""
     splits: Mapping[Split, ImagesByClass]
+    groups: re.Pattern[str] | None = None
+    """What images of one group have in common in their file names."""
 
 
 def find_folder_or_zip(root: Path, name: str, depth: int) -> Source | None:
@@ -58,7 +78,8 @@ def index_by_folder(sources: Mapping[str, Source], image_format: ImageFormat) ->
                 continue
             if has_image_suffix(parts[-1]):
                 folder = "/".join([name, *parts[:-1]]).strip("/")
-                folders.setdefault(folder, []).append(partial(read_image, source, "/".join(parts), image_format))
+                read = partial(read_image, source, "/".join(parts), image_format)
+                folders.setdefault(folder, []).append(ImageReader(read, parts[-1]))
             elif path.endswith("/"):
                 folders.setdefault("/".join([name, *parts]).strip("/"), [])
             else:
@@ -76,39 +97,78 @@ def common_parent(sources: Mapping[str, Source]) -> Path:
 def read_images(
     index: ImageIndex, allocate: Allocate, report: ReportProgress, skip_broken: bool
 ) -> dict[Split, PackedSplit]:
-    """Read all images into the arrays of the cache, class by class."""
+    """Read all images into the arrays of the cache, class by class. All broken ones are reported together."""
+    height, width, _ = index.shape
+    check_memory(8 * math.prod(index.shape), f"an image of {height}x{width} pixels", "use a smaller `data.size`")
+    broken: list[str] = []
+    packed: dict[Split, PackedSplit] = {}
     done = 0
-    packed = {}
     for split in SPLITS:
         classes = index.splits[split]
         pixels = allocate(split, (sum(map(len, classes.values())), *index.shape))
-        sizes: dict[str, int] = {}
+        readable: dict[str, list[ImageReader]] = {}
         for name, readers in classes.items():
-            start = sum(sizes.values())
-            sizes[name] = _read_class(readers, pixels[start:], skip_broken)
+            start = sum(map(len, readable.values()))
+            readable[name] = _read_class(readers, pixels[start:], broken)
             done += len(readers)
             report(done, {})
-        for name in [name for name, size in sizes.items() if not size]:
+        packed[split] = _pack(pixels, readable, index.groups)
+    _report_broken(broken, done, skip_broken)
+    for split in SPLITS:
+        for name in set(index.splits[split]).difference(packed[split].names):
             log.warning("skipped the class %s: none of its images can be read", name)
-            del sizes[name]
-        if not sizes:
+        if not packed[split].names:
             raise DataError(f"no image of the {split} split can be read")
-        packed[split] = PackedSplit(pixels[: sum(sizes.values())], tuple(sizes), tuple(sizes.values()))
     return packed
 
 
-def _read_class(readers: Sequence[ImageReader], pixels: UInt8[np.ndarray, "N H W C"], skip_broken: bool) -> int:
-    """Write the readable images into the first rows, and return how many there are."""
-    count = 0
+def _read_class(
+    readers: Sequence[ImageReader], pixels: UInt8[np.ndarray, "N H W C"], broken: list[str]
+) -> list[ImageReader]:
+    """Write the readable images into the first rows, and return their readers; note what is wrong with the others."""
+    readable: list[ImageReader] = []
     for read in readers:
         try:
-            pixels[count] = read()
+            pixels[len(readable)] = read()
         except UnreadableFileError as error:
-            if not skip_broken:
-                raise DataError(
-                    f"{error}; repair or remove it, or set `data.skip_broken` to skip broken images"
-                ) from error
-            log.warning("skipped %s", error)
+            broken.append(str(error))
         else:
-            count += 1
-    return count
+            readable.append(read)
+    return readable
+
+
+def _report_broken(broken: Sequence[str], total: int, skip: bool) -> None:
+    """Log all broken images, and raise a DataError unless they are to be skipped."""
+    if skip or len(broken) > 1:
+        for error in broken[:MAX_LISTED]:
+            log.warning("skipped %s" if skip else "%s", error)
+        if broken[MAX_LISTED:]:
+            log.warning("and %d more", len(broken) - MAX_LISTED)
+    if broken and not skip:
+        several = f"{len(broken)} of {total} images are broken, the first of them: " if len(broken) > 1 else ""
+        raise DataError(
+            f"{several}{broken[0]}; repair or remove {'them' if several else 'it'}, or set `data.skip_broken` to skip "
+            "broken images"
+        )
+
+
+def _pack(
+    pixels: UInt8[np.ndarray, "N H W C"], readable: Mapping[str, Sequence[ImageReader]], pattern: re.Pattern[str] | None
+) -> PackedSplit:
+    """The classes that have readable images, and the groups of these. Different classes have different groups."""
+    sizes = {name: len(readers) for name, readers in readable.items() if readers}
+    number_of: dict[tuple[str, str], int] = {}
+    groups: list[int] = []
+    if pattern is not None:
+        for name, readers in readable.items():
+            for reader in readers:
+                groups.append(number_of.setdefault((name, group_of(reader.file_name, pattern)), len(number_of)))
+    return PackedSplit(pixels[: sum(sizes.values())], tuple(sizes), tuple(sizes.values()), tuple(groups))
+
+
+def group_of(file_name: str, pattern: re.Pattern[str]) -> str:
+    """What the pattern, or its first pair of parentheses, matches in the name."""
+    match = pattern.search(file_name)
+    if not match:
+        raise DataError(f"`data.groups` must match every file name, but {pattern.pattern} does not match {file_name}")
+    return match[1] or "" if pattern.groups else match[0]

@@ -3,9 +3,12 @@
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from eigen_reptile.errors import RunError
+
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 @contextmanager
@@ -28,14 +31,25 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or bool(re.search("allocate memory|out of memory|overflow", str(error)))
 
 
-def check_memory(size: int, what: str) -> None:
-    """RunError if this machine has less memory than `size` bytes, the use of which could kill the process."""
-    try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return  # not a POSIX system
-    if size > available:
+def check_memory(size: int, what: str, advice: str) -> None:
+    """RunError if this process may use less memory than `size` bytes, the use of which could kill it."""
+    available = available_memory()
+    if available is not None and size > available:
         raise RunError(
-            f"not enough memory for {what}: it needs {size / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB; "
-            "use a smaller network"
+            f"not enough memory for {what}: it needs {size / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB; {advice}"
         )
+
+
+def available_memory() -> int | None:
+    """Bytes that this process may use in all: of the machine, its container and its own limit. None if unknown."""
+    limits = []
+    with suppress(AttributeError, OSError, ValueError):  # not a POSIX system
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for file in CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # it is missing, or says "max"
+            limits.append(int(Path(file).read_text()))
+    with suppress(ImportError):
+        import resource  # not on Windows
+
+        limits += [soft for soft, _ in [resource.getrlimit(resource.RLIMIT_AS)] if soft != resource.RLIM_INFINITY]
+    return min(limits, default=None)

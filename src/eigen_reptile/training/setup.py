@@ -21,6 +21,7 @@ from eigen_reptile.runtime.progress import ReportProgress, StartProgress
 from eigen_reptile.runtime.rng import Purpose
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.evaluate import MODES, Initialisation, Mode, Scores, evaluate
+from eigen_reptile.training.footprint import check_footprint, evaluation_bytes, training_bytes
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -77,7 +78,7 @@ def set_up(
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
-    return Setup(
+    setup = Setup(
         exp=exp,
         network=build_network(exp, banks.train.shape, place),
         banks=banks,
@@ -89,6 +90,11 @@ def set_up(
         validation=banks.validation.feasible_shape(shapes[0]),
         tests=tuple(banks.test.feasible_shape(shape) for shape in shapes),
     )
+    sizes = exp, setup.network.module.d, banks.train.shape
+    if trains:
+        check_footprint("training", training_bytes(*sizes, setup.training))
+    check_footprint("evaluation", evaluation_bytes(*sizes, (setup.validation, *setup.tests)))
+    return setup
 
 
 def _classes(banks: Banks) -> dict[str, dict[str, int]] | None:
@@ -121,7 +127,7 @@ def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device)
     outputs = exp.task.way  # one output for regression, where way is 1
     with torch.device("meta"):  # which allocates nothing
         parameters = sum(parameter.numel() for parameter in exp.model.build(shape, outputs).parameters())
-    check_memory(parameters * exp.dtype.itemsize, f"a network of {parameters:,} parameters")
+    check_memory(parameters * exp.dtype.itemsize, f"a network of {parameters:,} parameters", "use a smaller network")
     module = FlatModule(lambda: exp.model.build(shape, outputs).to(exp.dtype), device)
     if exp.method.requirements.inner_loop:
         if module.running:

@@ -34,6 +34,14 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32, 3), dtype=np.u
 """Class, image, height, width, channel."""
 
 
+def nested(depth: int) -> Any:
+    """A list of a thousand lists, and so on: few objects, but as a tree it would be endless."""
+    return [nested(depth - 1)] * 1000 if depth else [0, 1, 2, 3]
+
+
+NESTED = nested(5)
+
+
 def cifar_files() -> dict[str, bytes]:
     return {
         f"data/{name}/{number}.png": encoded(PIXELS[label, number])
@@ -90,14 +98,57 @@ def test_lists_of_classes_must_be_the_published_ones(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"test": None}, "has no file test"),
-        ({"meta": b"text"}, "meta cannot be read"),
+        ({"meta": b"text"}, "meta is not a file of CIFAR-100"),
         ({"meta": {"fine_label_names": NAMES[:3]}}, "labels without a name"),
         ({"meta": {"fine_label_names": [*NAMES[:3], "shoe"]}}, "1 of 4 classes are missing (rose)"),
-        ({"test": {"data": PIXELS[:, 2].reshape(4, -1)}}, "test has no 'fine_labels'"),
-        ({"test": {"data": PIXELS[0], "fine_labels": [0] * 3}}, "test does not contain a row of 3072 bytes"),
+        ({"test": {"data": PIXELS[:, 2].reshape(4, -1)}}, "test is not a file of CIFAR-100: it has no 'fine_labels'"),
+        ({"test": {"data": PIXELS[0], "fine_labels": [0] * 3}}, "it does not contain a row of 3072 bytes"),
         ({"test": {"data": PIXELS[:, 2].reshape(4, -1), "fine_labels": [0, 1, 2, -1]}}, "labels without a name"),
         ({"test": {"data": PIXELS[:, 2].reshape(4, -1), "fine_labels": [0, 1, 2, 2]}}, "fox has 4, rose has 2"),
-        ({"test": [1, 2]}, "test cannot be read"),
+        *[
+            ({"test": {"data": PIXELS[:, 2].reshape(4, -1), "fine_labels": labels}}, "test is not a file of CIFAR-100")
+            for labels in (
+                None,
+                4,
+                "abcd",
+                b"abcd",
+                {},
+                [None] * 4,
+                ["0"] * 4,
+                [[0], [1], [2], [3]],
+                [[0, 1], [2], 3, 3],
+                [0.5] * 4,
+                [0, 1, 2],
+                [True] * 4,
+                [2**63] * 4,
+                [-(2**63)] * 4 + [0],
+                NESTED,
+                [NESTED] * 4,
+                np.zeros((4, 1), int),
+                np.array(0),
+                {0: 0, 1: 1, 2: 2, 3: 3},
+            )
+        ],
+        *[
+            ({"meta": {"fine_label_names": names}}, "meta is not a file of CIFAR-100")
+            for names in (
+                None,
+                4,
+                "bee",
+                {},
+                [b"\xff"] * 4,
+                [None] * 4,
+                [["bee"]] * 4,
+                NESTED,
+                [NESTED] * 4,
+                ["x" * 10**6],
+            )
+        ],
+        *[
+            ({"test": {"data": data, "fine_labels": [0, 1, 2, 3]}}, "test is not a file of CIFAR-100")
+            for data in (None, b"x" * 4 * 3072, [0] * 4, NESTED, np.array(0), np.zeros((4, 3072), np.int64))
+        ],
+        ({"test": [1, 2]}, "test is not a file of CIFAR-100"),
     ],
 )
 def test_incomplete_arrays_are_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:

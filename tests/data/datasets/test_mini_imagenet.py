@@ -220,7 +220,16 @@ def test_incomplete_lists_and_arrays_are_rejected(tmp_path: Path) -> None:
     file = root / "mini-imagenet-cache-val.pkl"
     complete = file.read_bytes()
     wrong = pickle.dumps({"image_data": 1, "class_dict": {}})
-    for content in (complete[:-1], complete[: len(complete) // 2], b"text", wrong):
+    images = np.zeros((2, 84, 84, 3), np.uint8)
+    hostile = [
+        pickle.dumps({"image_data": images, "class_dict": classes})
+        for classes in (
+            None, [0, 1], {"a": None}, {"a": 2}, {"a": [0, 1], "b": [1]}, {"a": [0, 0]}, {"a": [0, 2]},
+            {"a": ["0", "1"]}, {"a": [[0], [1]]}, {"a": [0, 2**63]}, {b"\xff": [0, 1]}, {7: [0, 1]},
+            {"a": [0.0, 1.0]}, {"a": images},
+        )
+    ]  # fmt: skip
+    for content in (complete[:-1], complete[: len(complete) // 2], b"text", wrong, *hostile):
         file.write_bytes(content)
         with pytest.raises(DataError, match=r"mini-imagenet-cache-val\.pkl is not a file of mini-ImageNet"):
             MiniImagenet(root, per_class=2).load(no_progress)

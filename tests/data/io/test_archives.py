@@ -5,11 +5,13 @@ import os
 import stat
 import tarfile
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from eigen_reptile.data.io.archives import FolderSource, Source, TarSource, UnreadableFileError, ZipSource
+from eigen_reptile.data.io.archives import FolderSource, Source, UnreadableFileError, ZipSource
+from eigen_reptile.data.io.tar import TarSource
 from eigen_reptile.errors import DataError
 from image_files import write_files, write_tar
 
@@ -203,7 +205,7 @@ def test_zip_member_longer_than_it_claims_is_rejected(tmp_path: Path) -> None:
 
 
 def test_tar_bomb_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eigen_reptile.data.io.archives.MAX_TAR_BYTES", 1_000_000)
+    monkeypatch.setattr("eigen_reptile.data.io.tar.MAX_TAR_BYTES", 1_000_000)
     (tmp_path / "x.tgz").write_bytes(gzip.compress(bytes(2_000_000)))
     with pytest.raises(DataError, match="unpacks to more than"):
         _ = TarSource(tmp_path / "x.tgz").paths
@@ -238,3 +240,65 @@ def test_encrypted_or_duplicate_members_are_rejected(tmp_path: Path) -> None:
             archive.writestr("x.png", b"2")
     with pytest.raises(DataError, match="two files with the same name"):
         _ = ZipSource(tmp_path / "y.zip").paths
+
+
+def test_same_name_written_differently_is_rejected(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a/x.png", b"1")
+        archive.writestr("./a//x.png", b"2")
+    with pytest.raises(DataError, match="two files with the same name"):
+        _ = ZipSource(tmp_path / "x.zip").paths
+
+
+def test_folder_named_like_an_image_in_a_zip_is_a_broken_image(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.mkdir("c0/x.png/")
+    source = ZipSource(tmp_path / "x.zip")
+    assert source.paths == ["c0/x.png/"]
+    with pytest.raises(UnreadableFileError, match=r"c0/x\.png is not a file"):
+        source.read("c0/x.png", 100)
+
+
+def test_zip_whose_files_overlap_is_rejected(tmp_path: Path) -> None:
+    """Many entries that share one compressed block would unpack to far more than the archive contains."""
+    data = zipped(tmp_path / "x.zip", {"a.png": os.urandom(5000)}).read_bytes()
+    start = data.index(b"PK\x01\x02")
+    end = data.index(b"PK\x05\x06")
+    entries = b"".join(data[start:end].replace(b"a.png", b"%c.png" % letter) for letter in b"abc")
+    tail = data[end : end + 8] + b"\x03\0\x03\0" + len(entries).to_bytes(4, "little") + data[end + 16 :]
+    (tmp_path / "x.zip").write_bytes(data[:start] + entries + tail)
+    with pytest.raises(DataError, match="overlap"):
+        _ = ZipSource(tmp_path / "x.zip").paths
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("target", ["/proc/self/environ", "/proc/self/pagemap", "/proc/kmsg", "/dev/zero", "/dev/tty"])
+def test_link_to_a_file_that_is_not_on_a_disk_is_not_read(tmp_path: Path, target: str) -> None:
+    folder = write_files(tmp_path / "folder", FILES)
+    (folder / "a/link.png").symlink_to(target)
+    with suppress(UnreadableFileError):
+        assert FolderSource(folder, depth=2).read("a/link.png", 1 << 28) == b""
+
+
+@pytest.mark.parametrize("target", ["/proc", "/proc/self/task", "/sys/kernel"])
+def test_folder_that_is_not_on_a_disk_is_rejected(tmp_path: Path, target: str) -> None:
+    folder = write_files(tmp_path / "folder", FILES)
+    (folder / "link").symlink_to(target)
+    with pytest.raises(DataError, match="no place for images"):
+        _ = FolderSource(folder, depth=6).paths
+    with pytest.raises(DataError, match="no place for images"):
+        _ = FolderSource(Path(target), depth=6).paths
+
+
+def test_file_longer_than_it_claims_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file that grows while it is read, or one that the system makes up."""
+    folder = write_files(tmp_path / "folder", FILES)
+    true = os.fstat
+
+    def claim_less(descriptor: int) -> os.stat_result:
+        about = true(descriptor)
+        return os.stat_result((*about[:6], about.st_size - 1, *about[7:]))
+
+    monkeypatch.setattr(os, "fstat", claim_less)
+    with pytest.raises(UnreadableFileError, match=r"a/1\.png does not have the 2 bytes"):
+        FolderSource(folder, depth=2).read("a/1.png", 100)

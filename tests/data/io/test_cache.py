@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from eigen_reptile.data.bank import Split
-from eigen_reptile.data.io.cache import SPLITS, Allocate, PackedSplit, cache_folder, load_or_build
+from eigen_reptile.data.io.cache import SPLITS, Allocate, PackedSplit, cache_folder, check_cache, load_or_build
 from eigen_reptile.errors import DataError
 
 
@@ -49,10 +49,11 @@ class Builder:
 
 def check(packed: dict[Split, PackedSplit]) -> None:
     assert tuple(packed) == SPLITS
-    for split, (pixels, names, sizes) in packed.items():
+    for split, (pixels, names, sizes, groups) in packed.items():
         assert np.array_equal(pixels, images(split))
         assert names == ("a", "é/ü")
         assert sizes == (3, 4)
+        assert groups == ()
 
 
 def entries(cache: Path) -> list[str]:
@@ -200,3 +201,59 @@ def test_cache_folder_that_cannot_be_written_is_reported(tmp_path: Path, monkeyp
     monkeypatch.setenv("EIGEN_REPTILE_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(DataError, match="cannot write to the cache"):
         load_or_build("set", {}, Builder())
+
+
+def zero_half(file: Path) -> None:
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
+def flip_bit(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[-200] ^= 1
+    file.write_bytes(data)
+
+
+def rename_class(index: Path) -> None:
+    index.write_text(index.read_text().replace('"a"', '"b"'))
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"), [("test.npy", zero_half), ("train.npy", flip_bit), ("index.json", rename_class)]
+)
+def test_damage_that_leaves_the_length_is_found_by_its_checksum(
+    cache: Path, caplog: pytest.LogCaptureFixture, file: str, damage: Callable[[Path], None]
+) -> None:
+    build = Builder()
+    load_or_build("set", {}, build)
+    (entry,) = entries(cache)
+    assert check_cache(cache) == []
+    damage(cache / entry / file)
+    (problem,) = check_cache(cache)
+    assert str(cache / entry) in problem
+    assert f"{file} does not match its checksum" in problem
+    check(load_or_build("set", {}, build))
+    assert build.calls == 2
+    assert f"{file} does not match its checksum" in caplog.text
+    assert check_cache(cache) == []
+
+
+@pytest.mark.parametrize("index", ['{"splits": {}}', "[" * 100_000, '{"splits": 1, "sha256": 2}', "\xff", "null"])
+def test_hostile_index_is_damage(cache: Path, index: str) -> None:
+    load_or_build("set", {}, Builder())
+    (entry,) = entries(cache)
+    (cache / entry / "index.json").write_text(index, encoding="latin1")
+    assert len(check_cache(cache)) == 1
+    check(load_or_build("set", {}, Builder()))
+
+
+def test_images_that_do_not_fit_on_the_disk_are_refused_before_they_are_written(cache: Path) -> None:
+    def huge(allocate: Allocate) -> dict[Split, PackedSplit]:
+        allocate("train", (100_000, 100_000, 100_000, 3))
+        raise AssertionError("the array should not have fitted on the disk")
+
+    with pytest.raises(
+        DataError, match=r"100000 images of 100000x100000 take [\d,.]+ GiB, but the cache .* `data\.size`"
+    ):
+        load_or_build("set", {}, huge)
+    assert entries(cache) == []

@@ -1,27 +1,29 @@
 """CIFAR-FS (Bertinetto et al. 2019) and FC100 (Oreshkin et al. 2018): two few-shot splits of CIFAR-100."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 
 from eigen_reptile.data.bank import Banks, Split
 from eigen_reptile.data.image_dataset import ImageDataset, data_folder, image_banks
 from eigen_reptile.data.image_index import ImageIndex, ImageReader, index_by_folder
-from eigen_reptile.data.io.archives import FolderSource, Source, TarSource, ZipSource
+from eigen_reptile.data.io.archives import FolderSource, Source, ZipSource
 from eigen_reptile.data.io.download import download
 from eigen_reptile.data.io.images import ImageFormat, require_size
+from eigen_reptile.data.io.pickled_tables import column, to_integers, to_names, to_rows
 from eigen_reptile.data.io.safe_unpickle import safe_unpickle
+from eigen_reptile.data.io.tar import TarSource
 from eigen_reptile.data.published_splits import PublishedSplits, read_class_lists
 from eigen_reptile.errors import DataError
 from eigen_reptile.runtime.progress import StartProgress
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
-MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
+SHA256 = "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"
 FORMAT = ImageFormat(32, "RGB", require_size)
 MAX_TABLE_BYTES = 1 << 28
 """Limit for a file of the official archive; the largest has 155 million bytes."""
@@ -29,6 +31,8 @@ CLASS_LISTS: dict[str, Split] = {"train.txt": "train", "val.txt": "validation", 
 ACCEPTED_LAYOUTS = (
     "cifar100/data/<class>/*.png, cifar100.zip with these, cifar-100-python.tar.gz, or the folder cifar-100-python"
 )
+
+Extracted = TypeVar("Extracted")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class _Cifar(ImageDataset):
     def _find_sources(self, start_progress: StartProgress) -> Mapping[str, Source]:
         root = self._find_root(self.name, "cifar-fs", "fc100")
         if root is None:
-            return {"python": TarSource(download(URL, MD5, data_folder() / self.name, start_progress))}
+            return {"python": TarSource(download(URL, SHA256, data_folder() / self.name, start_progress))}
         return find_cifar(root)
 
 
@@ -122,37 +126,31 @@ def check_class_lists(source: Source, published: PublishedSplits) -> None:
 
 def index_official_arrays(source: Source) -> dict[str, list[ImageReader]]:
     """The images of each class in the official files: first those of the file train, then those of the file test."""
-    names = [_to_text(name) for name in _read_columns(source, "meta", "fine_label_names")["fine_label_names"]]
+    names = _read_table(source, "meta", lambda table: to_names(column(table, "fine_label_names")))
     classes: dict[str, list[ImageReader]] = {name: [] for name in names}
     for part in ("train", "test"):
-        table = _read_columns(source, part, "data", "fine_labels")
-        rows, labels = table["data"], np.asarray(table["fine_labels"])
-        if not (isinstance(rows, np.ndarray) and rows.dtype == np.uint8 and rows.shape == (len(labels), 3 * 32 * 32)):
-            raise DataError(f"{source.location}: {part} does not contain a row of 3072 bytes for each label")
-        if labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < len(names))).all():
+        rows, labels = _read_table(source, part, _images_and_labels)
+        if not ((labels >= 0) & (labels < len(names))).all():
             raise DataError(f"{source.location}: {part} has labels without a name in meta")
         images = rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
         for row, label in enumerate(labels):
-            classes[names[label]].append(partial(images.__getitem__, row))
+            classes[names[label]].append(ImageReader(partial(images.__getitem__, row)))
     return classes
 
 
-def _read_columns(source: Source, name: str, *columns: str) -> dict[str, Any]:
-    """These columns of one of the official files; DataError if it does not have them."""
+def _images_and_labels(table: Any) -> tuple[np.ndarray, np.ndarray]:
+    rows, labels = to_rows(column(table, "data"), (3 * 32 * 32,)), to_integers(column(table, "fine_labels"))
+    if len(rows) != len(labels):
+        raise ValueError(f"it has {len(rows)} images and {len(labels)} labels")
+    return rows, labels
+
+
+def _read_table(source: Source, name: str, extract: Callable[[Any], Extracted]) -> Extracted:
+    """What `extract` finds in one of the official files; DataError if it raises a ValueError."""
     path = next((path for path in source.paths if PurePosixPath(path).name == name), None)
     if path is None:
         raise DataError(f"{source.location} has no file {name}: it is not a complete copy of CIFAR-100")
     try:
-        table = safe_unpickle(io.BytesIO(source.read(path, MAX_TABLE_BYTES)))
-        if not isinstance(table, dict):
-            raise ValueError(f"it contains a {type(table).__name__}, not a table")
-        table = {_to_text(key): value for key, value in table.items()}
-        return {column: table[column] for column in columns}
+        return extract(safe_unpickle(io.BytesIO(source.read(path, MAX_TABLE_BYTES))))
     except ValueError as error:
-        raise DataError(f"{source.describe(path)} cannot be read: {error}") from error
-    except KeyError as error:
-        raise DataError(f"{source.describe(path)} has no {error}: it is not a file of CIFAR-100") from error
-
-
-def _to_text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+        raise DataError(f"{source.describe(path)} is not a file of CIFAR-100: {error}") from error

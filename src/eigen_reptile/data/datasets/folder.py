@@ -1,6 +1,7 @@
 """A folder of your own images, with a folder for each class."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from eigen_reptile.data.bank import Banks, Split
 from eigen_reptile.data.image_dataset import ImageDataset, image_banks
-from eigen_reptile.data.image_index import ImageIndex, ImagesByClass, index_by_folder
+from eigen_reptile.data.image_index import ImageIndex, ImagesByClass, group_of, index_by_folder
 from eigen_reptile.data.io.archives import FolderSource, Source, UnreadableFileError, ZipSource
 from eigen_reptile.data.io.images import MAX_BYTES, ImageFormat, has_image_suffix, is_greyscale, stretch_to_square
 from eigen_reptile.errors import ConfigError, DataError
@@ -49,6 +50,10 @@ class Folder(ImageDataset):
     """Minimum number of classes of each split when classes are divided: as many as a task has (`task.way`)."""
     split_seed: int = 0
     """Seed of the shuffle of the classes before they are divided into splits."""
+    groups: str = ""
+    """Regular expression for what images that hardly differ have in common in their file names: `^\\d+` for frames of
+    one video that are named 00003_00012.ppm. Of such a group, a task has images either in its support or among its
+    queries, but not in both."""
 
     name: ClassVar[str] = "folder"
 
@@ -56,13 +61,23 @@ class Folder(ImageDataset):
         for name, least in (("size", 1), ("least", 1), ("split_seed", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"`data.{name}` must be at least {least}, not {getattr(self, name)}")
+        try:
+            re.compile(self.groups)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(f"`data.groups` must be a regular expression, not {self.groups}: {error}") from error
 
     @property
     def has_characters(self) -> bool:
         return False
 
     def load(self, start_progress: StartProgress) -> Banks:
-        settings = {"size": self.size, "channels": self.channels, "least": self.least, "split_seed": self.split_seed}
+        settings = {
+            "size": self.size,
+            "channels": self.channels,
+            "least": self.least,
+            "split_seed": self.split_seed,
+            "groups": self.groups,
+        }
         return image_banks(self._load_packed(start_progress, settings))
 
     def _find_sources(self, start_progress: StartProgress) -> Mapping[str, Source]:
@@ -81,7 +96,7 @@ class Folder(ImageDataset):
             self._check_nonempty(splits)
             if ignored := _count_images(folders) - sum(map(_count_images, splits.values())):
                 log.warning("ignored %d images that are not directly in the folder of a class", ignored)
-            return ImageIndex(image_format.shape, self._add_missing_splits(splits))
+            return ImageIndex(image_format.shape, self._add_missing_splits(splits), self._check_groups(splits))
         except DataError as error:
             raise DataError(f"{source.location}: {error}") from error
 
@@ -92,6 +107,17 @@ class Folder(ImageDataset):
                 f"{len(empty)} of its folders contain no images directly, the first of them {empty[0]}: "
                 "remove them, or set `data.skip_broken` to skip them"
             )
+
+    def _check_groups(self, splits: Mapping[Split, ImagesByClass]) -> re.Pattern[str] | None:
+        """The pattern of groups, if there are any, after trying it on all file names."""
+        if not self.groups:
+            return None
+        pattern = re.compile(self.groups)
+        for classes in splits.values():
+            for readers in classes.values():
+                for reader in readers:
+                    group_of(reader.file_name, pattern)
+        return pattern
 
     def _add_missing_splits(self, splits: Mapping[Split, ImagesByClass]) -> dict[Split, ImagesByClass]:
         """All three splits, without empty classes; those without a folder are taken from the training classes."""

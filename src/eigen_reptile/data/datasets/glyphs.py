@@ -24,6 +24,7 @@ from eigen_reptile.data.bank import Banks, Dataset, Split
 from eigen_reptile.data.image_dataset import image_banks
 from eigen_reptile.data.io.cache import Allocate, PackedSplit, load_or_build
 from eigen_reptile.errors import ConfigError, DataError
+from eigen_reptile.runtime.memory import check_memory
 from eigen_reptile.runtime.progress import StartProgress
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ ALIKE = 0.95
 
 CELLS = 2
 """Cells in each direction of the mesh by which an image is distorted."""
+MESH_BYTES = 3 * 8 * 2 * (CELLS + 1) ** 2
+"""Memory that the points of a mesh take while they are computed."""
 
 
 @final
@@ -100,6 +103,8 @@ class Glyphs(Dataset):
     def _draw_all(
         self, fonts: Sequence[Path], start_progress: StartProgress, allocate: Allocate
     ) -> dict[Split, PackedSplit]:
+        each = self.size**2 + MESH_BYTES
+        check_memory(self.per_class * each, f"{self.per_class} images of a character", "use fewer or smaller images")
         drawn = [draw_characters(font) for font in fonts]
         classes = _without_lookalikes(drawn)
         report = start_progress("making glyphs", len(classes))

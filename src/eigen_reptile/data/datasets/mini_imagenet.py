@@ -15,6 +15,7 @@ from eigen_reptile.data.image_dataset import ImageDataset, data_folder, image_ba
 from eigen_reptile.data.image_index import ImageIndex, ImageReader, common_parent, find_folder_or_zip, index_by_folder
 from eigen_reptile.data.io.archives import FolderSource, Source
 from eigen_reptile.data.io.images import ImageFormat, read_image, stretch_to_square
+from eigen_reptile.data.io.pickled_tables import column, to_integers, to_name, to_rows
 from eigen_reptile.data.io.safe_unpickle import safe_unpickle
 from eigen_reptile.data.published_splits import PublishedSplits, read_class_lists
 from eigen_reptile.errors import ConfigError, DataError
@@ -109,10 +110,10 @@ def index_csv_lists(lists: Source, images: Source) -> dict[str, list[ImageReader
             raise DataError(f"{lists.describe(file)} is not a table with the columns filename and label") from error
         if missing := [name for _, name in rows if name not in available]:
             raise DataError(
-                f"{images.location} lacks {len(missing)} images that {file} lists, the first of them {missing[0]}"
+                f"{images.location} lacks {len(missing)} images that {file} lists, the first of them {missing[0]:.100}"
             )
         for label, name in rows:
-            found.setdefault(f"{folder}/{label}", []).append(partial(read_image, images, name, FORMAT))
+            found.setdefault(f"{folder}/{label}", []).append(ImageReader(partial(read_image, images, name, FORMAT)))
     return found
 
 
@@ -126,21 +127,23 @@ def index_arrays(root: Path) -> dict[str, list[ImageReader]]:
                 pixels, rows_by_class = _check_array_table(safe_unpickle(stream))
         except OSError as error:
             raise DataError(f"cannot read {file}: {error.strerror}") from error
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except ValueError as error:
             raise DataError(f"{file} is not a file of mini-ImageNet: {error}") from error
         for name, rows in rows_by_class.items():
-            found[f"{folder}/{name}"] = [partial(pixels.__getitem__, int(row)) for row in rows]
+            found[f"{folder}/{name}"] = [ImageReader(partial(pixels.__getitem__, int(row))) for row in rows]
     return found
 
 
-def _check_array_table(table: Any) -> tuple[np.ndarray, dict[str, Any]]:
-    """The images, and the rows of each class among them; an exception if each image does not have one class."""
-    pixels, rows_by_class = table["image_data"], table["class_dict"]
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != FORMAT.shape:
-        raise ValueError("image_data is not an array of images of 84x84x3 bytes")
-    if not rows_by_class:
-        raise ValueError("class_dict is empty")
-    rows = np.concatenate([np.asarray(own) for own in rows_by_class.values()])
+def _check_array_table(table: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The images, and the rows of each class among them; ValueError if each image does not have one class."""
+    pixels, classes = to_rows(column(table, "image_data"), FORMAT.shape), column(table, "class_dict")
+    if not isinstance(classes, dict) or not classes:
+        raise ValueError("class_dict does not contain the images of each class")
+    sizes = [len(rows) for rows in classes.values() if isinstance(rows, list | tuple | np.ndarray)]
+    if len(sizes) < len(classes) or sum(sizes) != len(pixels):  # before anything of these sizes is allocated
+        raise ValueError("class_dict does not assign each image to exactly one class")
+    rows_by_class = {to_name(name): to_integers(rows) for name, rows in classes.items()}
+    rows = np.concatenate(list(rows_by_class.values()))
     if not np.array_equal(np.sort(rows), np.arange(len(pixels))):
         raise ValueError("class_dict does not assign each image to exactly one class")
     return pixels, rows_by_class

@@ -22,10 +22,10 @@ from eigen_reptile.runtime.progress import StartProgress
 
 URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
 PARTS = {
-    "images_background": "68d2efa1b9178cc56df9314c21c6e718",
-    "images_evaluation": "6b91aef0f799c5bb55b94e3f2daec811",
+    "images_background": "ad41ab679c8b5d90b271ef46be6987cc81211774a695c29dcc5367b2b26ee640",
+    "images_evaluation": "1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10fcc74cf0609cee",
 }
-"""The two parts of the data set, and the MD5 checksums of their zips."""
+"""The two parts of the data set, and the SHA-256 checksums of their zips."""
 
 OmniglotSplit = Literal["vinyals", "background"]
 VALIDATION_ALPHABETS = 5
@@ -62,8 +62,8 @@ class Omniglot(ImageDataset):
         if root is None:
             folder = data_folder() / self.name
             return {
-                part: ZipSource(download(f"{URL}/{part}.zip", md5, folder, start_progress), part)
-                for part, md5 in PARTS.items()
+                part: ZipSource(download(f"{URL}/{part}.zip", sha256, folder, start_progress), part)
+                for part, sha256 in PARTS.items()
             }
         return find_omniglot(root)
 

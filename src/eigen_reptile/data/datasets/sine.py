@@ -9,6 +9,7 @@ import numpy as np
 
 from eigen_reptile.data.bank import Bank, Banks, Dataset, Samples, TaskShape
 from eigen_reptile.errors import ConfigError, DataError
+from eigen_reptile.runtime.memory import check_memory
 from eigen_reptile.runtime.progress import StartProgress
 
 
@@ -55,6 +56,7 @@ class Sine(Dataset):
 
     def load(self, start_progress: StartProgress) -> Banks:
         """Every split has the same distribution, because the same curve is practically never drawn twice."""
+        check_memory(16 * self.points, f"{self.points} points", "use fewer `data.points`")
         return Banks(*[SineBank(self)] * 3)
 
 

@@ -1,11 +1,9 @@
-"""Read files from a folder or an archive in place: nothing is unpacked to disk, nothing is written."""
+"""Read files from a folder or a zip in place: nothing is unpacked to disk, nothing is written."""
 
-import gzip
 import hashlib
-import io
 import os
 import stat
-import tarfile
+import struct
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -14,15 +12,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import NoReturn, final
+from zipfile import BadZipFile
 
 from eigen_reptile.errors import DataError
 
-MAX_TAR_BYTES = 1 << 29
-"""Limit for the uncompressed size of a tar.gz."""
 MAX_RATIO = 200
 """Limit for the compression ratio of a zip member; images hardly ever compress at all."""
 LARGE_MEMBER = 1 << 20
 """Members up to this size may have any ratio."""
+MAX_SHOWN = 300
+"""Longer paths are cut in messages; a name in a zip may have 65,535 bytes."""
+VIRTUAL = (Path("/proc"), Path("/sys"))
+"""Folders whose files the system makes up while they are read."""
+
+_ZIP_ERRORS = (
+    OSError, EOFError, ValueError, ArithmeticError, MemoryError, RuntimeError, struct.error, BadZipFile, zlib.error,
+)  # fmt: skip
+"""What zipfile raises on damaged archives."""
 
 
 @final
@@ -31,6 +37,26 @@ class UnreadableFileError(Exception):
 
     Users of this package never see it: data sets either skip the file or raise a DataError.
     """
+
+
+def read_file(file: Path, limit: int) -> bytes:
+    """The content of a file; ValueError if it is not a regular file of at most `limit` bytes, or OSError."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # the other end of a pipe may never be opened
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise ValueError("is not a file")
+        if about.st_size > limit:
+            raise ValueError(f"has {about.st_size} bytes, more than the {limit} allowed")
+        if not about.st_size:  # files in /proc claim this too, and reading them may wait or never end
+            return b""
+        with os.fdopen(descriptor, "rb", closefd=False) as stream:
+            data = stream.read(about.st_size + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) != about.st_size:
+        raise ValueError(f"does not have the {about.st_size} bytes that it claims to have")
+    return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +80,8 @@ class Source(ABC):
 
     def describe(self, path: str) -> str:
         """The full path of a file, for messages; undecodable characters are escaped."""
-        return f"{self.location}/{path}".encode(errors="backslashreplace").decode()
+        shown = path if len(path) <= MAX_SHOWN else f"{path[:MAX_SHOWN]}..."
+        return f"{self.location}/{shown}".encode(errors="backslashreplace").decode()
 
     def fail(self, path: str, reason: str) -> NoReturn:
         raise UnreadableFileError(f"{self.describe(path)} {reason}")
@@ -75,16 +102,12 @@ class FolderSource(Source):
         return [path for path, *_ in self._listing]
 
     def read(self, path: str, limit: int) -> bytes:
-        file = self.location / path
         try:
-            about = file.stat()
-            if not stat.S_ISREG(about.st_mode):
-                self.fail(path, "is not a file")
-            if about.st_size > limit:
-                self.fail(path, f"has {about.st_size} bytes, more than the {limit} allowed")
-            return file.read_bytes()
+            return read_file(self.location / path, limit)
         except OSError as error:
             raise UnreadableFileError(f"{self.describe(path)} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise UnreadableFileError(f"{self.describe(path)} {error}") from error
 
     @cached_property
     def _listing(self) -> list[tuple[str, int, int, int]]:
@@ -112,6 +135,7 @@ class FolderSource(Source):
                         walk(entry.path, path, depth - 1)
 
         try:
+            self._check_virtual(self.location, self.location.resolve())
             walk(str(self.location), "", self.depth)
         except OSError as error:
             raise DataError(
@@ -122,9 +146,15 @@ class FolderSource(Source):
     def _check_link(self, link: Path, linked: set[Path]) -> None:
         """Reject a link to a folder through which some file would be visited twice."""
         target, here = link.resolve(), self.location.resolve()
+        self._check_virtual(link, target)
         if target in linked or target.is_relative_to(here) or here.is_relative_to(target):
             raise DataError(f"{link} is a link to a folder that is already in the data set: remove it")
         linked.add(target)
+
+    def _check_virtual(self, folder: Path, target: Path) -> None:
+        """Reject a folder of files that do not exist on any disk, and of which there may be endlessly many."""
+        if any(target.is_relative_to(virtual) for virtual in VIRTUAL):
+            raise DataError(f"{folder} leads to {target}, which is no place for images: choose another folder")
 
 
 @final
@@ -136,83 +166,55 @@ class ZipSource(Source):
     inside: str = ""
 
     def fingerprint(self) -> str:
-        return _fingerprint_file(self.location, self.inside)
+        return fingerprint_file(self.location, self.inside)
 
     @property
     def paths(self) -> list[str]:
         return sorted(self._members)
 
     def read(self, path: str, limit: int) -> bytes:
-        member = self._members[path]
+        member = self._members.get(path)
+        if member is None:  # an image suffix in the name of a folder
+            self.fail(path, "is not a file")
         if member.file_size > limit:
             self.fail(path, f"claims to have {member.file_size} bytes, more than the {limit} allowed")
         if member.file_size > max(LARGE_MEMBER, MAX_RATIO * member.compress_size):
             self.fail(path, f"claims to unpack to {member.file_size} bytes from {member.compress_size}")
         try:
             return self._archive.read(member)  # reads at most the claimed size, and verifies the checksum
-        except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-            raise UnreadableFileError(f"{self.describe(path)} cannot be read: {error}") from error
+        except _ZIP_ERRORS as error:
+            raise UnreadableFileError(f"{self.describe(path)} cannot be read: {error!s:.200}") from error
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
         try:
             return zipfile.ZipFile(self.location)
-        except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
-            raise DataError(f"{self.location} is not a complete zip file: {error}") from error
+        except _ZIP_ERRORS as error:
+            raise DataError(f"{self.location} is not a complete zip file: {error!s:.200}") from error
 
     @cached_property
     def _members(self) -> dict[str, zipfile.ZipInfo]:
-        members = {member.filename: member for member in self._archive.infolist()}
-        if len(members) < len(self._archive.infolist()):
-            raise DataError(f"{self.location} contains two files with the same name")
-        for name, member in members.items():
-            _check_member(self.location, name, is_regular=not stat.S_ISLNK(member.external_attr >> 16))
+        """The files by their path, and also the folders, whose paths end with a slash."""
+        found = self._archive.infolist()
+        members: dict[str, zipfile.ZipInfo] = {}
+        for member in found:
+            name = normalise_member(self.location, member.filename, not stat.S_ISLNK(member.external_attr >> 16))
+            if name in members:
+                raise DataError(f"{self.location} contains two files with the same name")
             if member.flag_bits & 1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise DataError(
-                    f"{self.location} contains {name!r}, which is encrypted or uses an unsupported compression method"
+                    f"{self.location} contains {name[:80]!r}, which is encrypted or uses an unsupported compression "
+                    "method"
                 )
+            members[name] = member
+        if sum(member.compress_size for member in found) > self.location.stat().st_size:
+            raise DataError(f"{self.location} contains files that overlap: rejected as unsafe")
+        members = {name + "/" * member.is_dir(): member for name, member in members.items() if name != "."}
         inside = {path: member for name, member in members.items() if (path := _path_inside(name, self.inside))}
         return members if not inside and self.location.stem == self.inside else inside
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class TarSource(Source):
-    """A tar.gz of a few files, which are all read into memory at once, because seeking back would mean decompressing
-    it again from the start."""
-
-    def fingerprint(self) -> str:
-        return _fingerprint_file(self.location)
-
-    @property
-    def paths(self) -> list[str]:
-        return sorted(self._files)
-
-    def read(self, path: str, limit: int) -> bytes:
-        if len(self._files[path]) > limit:
-            self.fail(path, f"has {len(self._files[path])} bytes, more than the {limit} allowed")
-        return self._files[path]
-
-    @cached_property
-    def _files(self) -> dict[str, bytes]:
-        files = {}
-        try:
-            with gzip.open(self.location) as stream:
-                unpacked = stream.read(MAX_TAR_BYTES + 1)  # to the end, so that the checksum is verified
-            if len(unpacked) > MAX_TAR_BYTES:
-                raise DataError(f"{self.location} unpacks to more than the {MAX_TAR_BYTES} bytes allowed")
-            with tarfile.open(fileobj=io.BytesIO(unpacked), mode="r:") as archive:
-                for member in archive:
-                    is_regular = member.isdir() or (member.isreg() and not member.issparse())
-                    _check_member(self.location, member.name, is_regular)
-                    if content := archive.extractfile(member):
-                        files[member.name] = content.read()
-        except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
-            raise DataError(f"{self.location} is not a complete tar.gz: {error}") from error
-        return files
-
-
-def _fingerprint_file(file: Path, inside: str = "") -> str:
+def fingerprint_file(file: Path, inside: str = "") -> str:
     try:
         about = file.stat()
     except OSError as error:
@@ -221,14 +223,18 @@ def _fingerprint_file(file: Path, inside: str = "") -> str:
     return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
-def _check_member(archive: Path, name: str, is_regular: bool) -> None:
-    """Reject members that would be dangerous to unpack. Nothing is unpacked here, but such an archive is not to be
-    trusted in other respects either."""
+def normalise_member(archive: Path, name: str, is_regular: bool) -> str:
+    """The path of a member without redundant dots and slashes, by which it is told from others.
+
+    Members that would be dangerous to unpack are rejected. Nothing is unpacked here, but such an archive is not to be
+    trusted in other respects either.
+    """
     path = PurePosixPath(name.replace("\\", "/"))
     if not (name and is_regular) or path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
         raise DataError(
-            f"{archive} contains {name!r}, which is not a regular file or points outside: rejected as unsafe"
+            f"{archive} contains {name[:80]!r}, which is not a regular file or points outside: rejected as unsafe"
         )
+    return str(path)
 
 
 def _path_inside(path: str, folder: str) -> str:

@@ -1,16 +1,20 @@
 """Images that have been decoded or drawn once, kept on disk as arrays that are memory-mapped.
 
 An entry is a folder NAME-DIGEST with train.npy, validation.npy, test.npy and index.json. It is built in a temporary
-folder and renamed, so that a folder with the name of an entry is always complete. The cache may be deleted at any time.
+folder and renamed, so that a folder with the name of an entry is always complete. The index contains the checksums of
+the arrays and its own, which are compared whenever a process opens an entry. The cache may be deleted at any time.
 """
 
 import hashlib
 import json
 import logging
+import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, final, get_args
 
@@ -24,7 +28,7 @@ from eigen_reptile.errors import DataError
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout of an entry."""
 SPLITS: tuple[Split, ...] = get_args(Split)
 PART = ".part"
@@ -40,6 +44,9 @@ class PackedSplit(NamedTuple):
     """Name of each class."""
     sizes: tuple[int, ...]
     """Number of images of each class."""
+    groups: tuple[int, ...] = ()
+    """For each image the number of its group, whose images resemble each other too much to be both in the support and
+    among the queries of a task; empty if there are no groups."""
 
 
 Allocate = Callable[[Split, tuple[int, int, int, int]], UInt8[np.ndarray, "N H W C"]]
@@ -86,21 +93,54 @@ class _DamagedError(Exception):
 
 def _open_entry(entry: Path) -> dict[Split, PackedSplit]:
     try:
-        splits = json.loads((entry / "index.json").read_text(encoding="utf-8"))["splits"]
+        index = json.loads((entry / "index.json").read_text(encoding="utf-8"))
+        splits = index["splits"]
+        if index["sha256"] != _checksum(splits):
+            raise ValueError("index.json does not match its checksum")
         return {split: _open_split(entry / f"{split}.npy", **splits[split]) for split in SPLITS}
     except OSError as error:
         raise _DamagedError(error.strerror or str(error)) from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise _DamagedError(str(error)) from error
 
 
-def _open_split(file: Path, names: list[str], sizes: list[int], length: int) -> PackedSplit:
-    if file.stat().st_size != length:
-        raise ValueError(f"{file.name} has {file.stat().st_size} bytes, not {length}")
+def _checksum(splits: Any) -> str:
+    return hashlib.sha256(json.dumps(splits, sort_keys=True).encode()).hexdigest()
+
+
+def _open_split(
+    file: Path, names: list[str], sizes: list[int], groups: list[int], length: int, sha256: str
+) -> PackedSplit:
+    about = file.stat()
+    if about.st_size != length:
+        raise ValueError(f"{file.name} has {about.st_size} bytes, not {length}")
+    if _hash_version(file, about.st_ino, about.st_mtime_ns, about.st_ctime_ns) != sha256:
+        raise ValueError(f"{file.name} does not match its checksum")
     pixels = np.lib.format.open_memmap(file, mode="r")
     if pixels.dtype != np.uint8 or pixels.ndim != 4 or len(pixels) < sum(sizes) or len(names) != len(sizes):
         raise ValueError(f"{file.name} does not match its index")
-    return PackedSplit(pixels[: sum(sizes)], tuple(names), tuple(sizes))
+    return PackedSplit(pixels[: sum(sizes)], tuple(names), tuple(sizes), tuple(groups))
+
+
+@lru_cache(maxsize=64)
+def _hash_version(file: Path, inode: int, changed: int, touched: int) -> str:
+    """The checksum of a file, computed once for each version of it that this process opens."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_cache(folder: Path) -> list[str]:
+    """What is wrong with the entries of a cache, a sentence each. Entries that are being built are left out."""
+    problems = []
+    for entry in sorted(folder.iterdir()):
+        if re.fullmatch(r".+-[0-9a-f]{16}", entry.name) and entry.is_dir():
+            try:
+                _open(entry)
+            except _DamagedError as error:
+                problems.append(
+                    f"{entry} is damaged or of an older version ({error}): delete it, it will be built again"
+                )
+    return problems
 
 
 def _write_entry(entry: Path, key: Mapping[str, Any], build: Build) -> None:
@@ -112,7 +152,7 @@ def _write_entry(entry: Path, key: Mapping[str, Any], build: Build) -> None:
         splits = _write_arrays(part, build)
         with _write_errors_explained(entry.parent):
             with (part / "index.json").open("w", encoding="utf-8") as index:
-                json.dump({"key": key, "splits": splits}, index)
+                json.dump({"key": key, "splits": splits, "sha256": _checksum(splits)}, index)
                 index.flush()
                 os.fsync(index.fileno())
             shutil.rmtree(entry, ignore_errors=True)
@@ -134,10 +174,15 @@ def _write_arrays(part: Path, build: Build) -> dict[Split, dict[str, Any]]:
     with _write_errors_explained(part.parent):
         for array in arrays.values():
             array.flush()
-        return {
-            split: {"names": names, "sizes": sizes, "length": (part / f"{split}.npy").stat().st_size}
-            for split, (_, names, sizes) in packed.items()
-        }
+        return {split: _describe(part / f"{split}.npy", content) for split, content in packed.items()}
+
+
+def _describe(file: Path, packed: PackedSplit) -> dict[str, Any]:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    about = {"names": packed.names, "sizes": packed.sizes, "groups": packed.groups}
+    return about | {"length": file.stat().st_size, "sha256": digest}
 
 
 def _create_array(file: Path, shape: tuple[int, int, int, int]) -> "np.memmap[Any, np.dtype[np.uint8]]":
@@ -145,10 +190,17 @@ def _create_array(file: Path, shape: tuple[int, int, int, int]) -> "np.memmap[An
 
     On a full disk, writing into a hole of a sparse memory-mapped file would kill the process.
     """
+    size, free = math.prod(shape), shutil.disk_usage(file.parent).free
+    if size > free:
+        raise DataError(
+            f"{shape[0]} images of {shape[1]}x{shape[2]} take {size / 2**30:,.1f} GiB, but the cache "
+            f"{file.parent.parent} has {free / 2**30:,.1f} left: use smaller images (`data.size`) or fewer, or set "
+            "EIGEN_REPTILE_CACHE to another folder"
+        )
     with file.open("wb") as out:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(out, header)
-        for left in range(int(np.prod(shape)), 0, -len(ZEROS)):
+        for left in range(size, 0, -len(ZEROS)):
             out.write(ZEROS[:left])
     array: np.memmap[Any, np.dtype[np.uint8]] = np.lib.format.open_memmap(file, mode="r+")
     return array

@@ -14,19 +14,18 @@ CHUNK = 1 << 18
 """Bytes that are downloaded between two progress updates."""
 
 
-def download(url: str, md5: str, data_set_folder: Path, start_progress: StartProgress) -> Path:
+def download(url: str, sha256: str, data_set_folder: Path, start_progress: StartProgress) -> Path:
     """The file at this address, from the cache if it was downloaded before.
 
-    A file is added to the cache only if its checksum matches. `data_set_folder` is where the user can put the file
-    instead; the error message names it.
+    Its checksum is compared every time: a file in the cache that does not match is downloaded again, and a download
+    that does not match is an error. `data_set_folder` is where the user can put the file instead; the error message
+    names it.
     """
     folder, name = cache_folder() / "downloads", url.rsplit("/", 1)[-1]
-    if (folder / name).exists():
-        return folder / name
     pooch.get_logger().setLevel(logging.WARNING)  # at lower levels it prints
     downloader = pooch.HTTPDownloader(progressbar=_Progress(start_progress, f"downloading {name}"), chunk_size=CHUNK)
     try:
-        return Path(pooch.retrieve(url, f"md5:{md5}", fname=name, path=folder, downloader=downloader))
+        return Path(pooch.retrieve(url, f"sha256:{sha256}", fname=name, path=folder, downloader=downloader))
     except (ValueError, OSError) as error:  # network errors are OSErrors too, with long messages
         reason = "wrong checksum" if isinstance(error, ValueError) else error.strerror or type(error).__name__
         raise DataError(

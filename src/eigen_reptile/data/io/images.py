@@ -1,24 +1,33 @@
 """Decode one image file to pixels, or explain why it cannot be decoded."""
 
 import io
-import re
 import warnings
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from eigen_reptile.data.io.archives import Source, UnreadableFileError
+from eigen_reptile.data.io.image_checks import check_structure
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 MAX_BYTES = 1 << 28
-"""Limit for the length of an image file, and for its decoded pixels: `MAX_PIXELS` of four bytes."""
+"""Limit for the length of an image file."""
 MAX_PIXELS = 1 << 26
+"""Limit for the decoded pixels, of up to four bytes each."""
+MAX_WEBP_PIXELS = 1 << 24
+"""Limit for WebP, whose decoder takes four times as much memory."""
+SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
+"""Codecs that Pillow implements in Python: PPM with other than 8 or 16 bits, or as text, and compressed BMP."""
+MAX_SLOW_PIXELS = 1 << 21
+MAX_SLOW_BYTES = 1 << 24
+STRIP_PIXELS = 1 << 22
+"""Pixels that are converted at once."""
 
 
 class ImageFormat(NamedTuple):
@@ -65,18 +74,20 @@ def read_image(source: Source, path: str, image_format: ImageFormat) -> UInt8[np
 
 
 def is_greyscale(data: bytes) -> bool:
-    """Whether an image file is stored without colours, judged by its mode or palette; ValueError if it is no image."""
+    """Whether an image file is stored without colours, judged by its mode or palette; ValueError if it is broken."""
     image = _open_lazily(data)
     if image.mode == "P":
-        palette = image.getpalette("RGB") or []
+        with _pillow_errors_explained():
+            palette = image.getpalette("RGB") or []
         return palette[::3] == palette[1::3] == palette[2::3]
     return image.mode in ("1", "L", "LA") or image.mode.startswith("I")
 
 
-def _open_lazily(data: bytes) -> Image.Image:
+def _open_lazily(data: bytes) -> ImageFile.ImageFile:
     """Parse only the header of an image file and check the size it claims; nothing is decoded yet."""
     if not data:
         raise ValueError("is empty")
+    check_structure(data)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -85,74 +96,55 @@ def _open_lazily(data: bytes) -> Image.Image:
         raise ValueError(f"claims to have more than the {MAX_PIXELS} pixels allowed") from error
     except Exception as error:  # Pillow's readers raise many different exceptions on damaged headers
         raise ValueError("is not an image of a known type") from error
-    if image.width * image.height > MAX_PIXELS:
-        raise ValueError(
-            f"claims to be {image.width}x{image.height} pixels large: more than {MAX_PIXELS} pixels in total"
-        )
+    most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS
+    if any(tile.codec_name in SLOW_CODECS for tile in image.tile[:1]):
+        most = MAX_SLOW_PIXELS
+        if len(data) > MAX_SLOW_BYTES:
+            raise ValueError(f"has {len(data)} bytes, more than the {MAX_SLOW_BYTES} allowed for this type")
+    if image.width * image.height > most:
+        raise ValueError(f"claims to be {image.width}x{image.height} pixels large: more than {most} pixels in total")
+    if image.mode == "F":
+        raise ValueError("cannot be decoded: its pixels are floating-point numbers, not integers")
     return image
 
 
 def _decode(data: bytes, image_format: ImageFormat) -> Image.Image:
     """Decode to greyscale or RGB, apply the EXIF orientation, and composite transparent images onto white."""
     image = _open_lazily(data)
-    is_complete = _COMPLETENESS_CHECKS.get(image.format or "")
-    if is_complete and not is_complete(data):
-        raise ValueError("is truncated or damaged")
+    with _pillow_errors_explained():
+        # A large JPEG can be decoded at a fraction of its size; twice the target size is enough.
+        image.draft(None, (2 * image_format.size, 2 * image_format.size))
+        ImageOps.exif_transpose(image, in_place=True)
+        rows = max(1, STRIP_PIXELS // image.width)
+        if rows >= image.height:
+            return _convert(image, image_format.mode)
+        # Strip by strip, because each step makes a copy that takes up to four bytes for each pixel.
+        converted = Image.new(image_format.mode, image.size)
+        for top in range(0, image.height, rows):
+            strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+            converted.paste(_convert(strip, image_format.mode), (0, top))
+        return converted
+
+
+@contextmanager
+def _pillow_errors_explained() -> Iterator[None]:
+    """Turn the many different exceptions that Pillow's readers raise on damaged data into ValueErrors."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            # A large JPEG can be decoded at a fraction of its size; twice the target size is enough.
-            image.draft(None, (2 * image_format.size, 2 * image_format.size))
-            image = _to_eight_bits(ImageOps.exif_transpose(image))
-            if image.has_transparency_data:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            return image.convert(image_format.mode)
-    except Exception as error:  # Pillow's readers raise many different exceptions on damaged data
-        raise ValueError(f"cannot be decoded: {error}") from error
+            yield
+    except Exception as error:
+        raise ValueError(f"cannot be decoded: {error!s:.200}") from error
 
 
-def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Reduce to at most 8 bits per channel. Only greyscale images have more: 16 bits, possibly stored as 32."""
-    if image.mode == "F":
-        raise ValueError("its pixels are floating-point numbers, not integers")
-    if not image.mode.startswith("I"):
-        return image
-    values = np.asarray(image).astype(np.int64)
-    if values.min() < 0 or values.max() > 0xFFFF:
-        raise ValueError("its pixels have more than 16 bits")
-    return Image.fromarray(((values + 128) // 257).astype(np.uint8))
-
-
-def _png_is_complete(data: bytes) -> bool:
-    """Whether all chunks up to the last are present and match their checksums."""
-    start = 8
-    while (body := start + 8) < len(data):
-        end = body + int.from_bytes(data[start : start + 4], "big")
-        if zlib.crc32(data[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big") or len(data) < end + 4:
-            return False
-        if data[start + 4 : body] == b"IEND":
-            return True
-        start = end + 4
-    return False
-
-
-_JPEG_MARKER = re.compile(rb"\xff+([^\x00\xff\xd0-\xd7])", re.DOTALL)
-"""Starts a segment. Within compressed data, FF is followed by 00 or by one of the restart markers D0 to D7."""
-
-
-def _jpeg_is_complete(data: bytes) -> bool:
-    """Whether the image has its end marker; that of a thumbnail, which is inside a segment, does not count."""
-    position = 2
-    while marker := _JPEG_MARKER.search(data, position):
-        if marker[1] == b"\xd9":
-            return True
-        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
-    return False
-
-
-_COMPLETENESS_CHECKS: dict[str, Callable[[bytes], bool]] = {
-    "PNG": _png_is_complete,
-    "JPEG": _jpeg_is_complete,
-    "MPO": _jpeg_is_complete,
-}
+def _convert(image: Image.Image, mode: str) -> Image.Image:
+    """Convert to this mode. Only greyscale images have more than 8 bits per channel: 16, possibly stored as 32."""
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int32)
+        if values.min() < 0 or values.max() > 0xFFFF:
+            raise ValueError("its pixels have more than 16 bits")
+        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image if image.mode == mode else image.convert(mode)

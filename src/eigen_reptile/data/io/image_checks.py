@@ -1,0 +1,123 @@
+"""Check the structure of an image file in one pass before it is given to Pillow.
+
+Pillow fills up what is missing from some truncated files, and can take minutes for a header of a few million bytes.
+Every check raises a ValueError that says what is wrong with the file.
+"""
+
+import re
+import zlib
+from collections.abc import Callable
+
+MAX_SEGMENTS = 10_000
+"""Limit for the segments, chunks or blocks of a file."""
+MAX_METADATA = 1 << 20
+"""Limit for the bytes in front of the pixels where Pillow is slow in reading them."""
+MAX_HEADER = 1000
+"""Limit for the header of a PPM file, and for bytes between two segments of a JPEG file that belong to neither."""
+MAX_COMMENTS = 100
+"""Limit for the comments of a PPM file that consists of text."""
+
+TRUNCATED = "is truncated or damaged"
+
+
+def check_structure(data: bytes) -> None:
+    """Whether a file of one of these types is complete; other types are left to Pillow."""
+    for start, check in _CHECKS.items():
+        if data.startswith(start):
+            check(data)
+
+
+def _check_png(data: bytes) -> None:
+    """All chunks up to the last must be present and match their checksums."""
+    start = 8
+    for _ in range(MAX_SEGMENTS):
+        end = start + 8 + int.from_bytes(data[start : start + 4], "big")
+        if len(data) < end + 4 or zlib.crc32(data[start + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise ValueError(TRUNCATED)
+        if data[start + 4 : start + 8] == b"IEND":
+            return
+        start = end + 4
+    raise ValueError(f"has more than {MAX_SEGMENTS} chunks")
+
+
+_JPEG_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)
+"""Starts a segment. Within compressed data, FF is followed by 00 or by one of the restart markers D0 to D7."""
+
+
+def _check_jpeg(data: bytes) -> None:
+    """The end marker must be present; that of a thumbnail, which is inside a segment, does not count."""
+    position, in_header = 2, True
+    for _ in range(MAX_SEGMENTS):
+        marker = _JPEG_MARKER.search(data, position)
+        if not marker or (in_header and marker.start() > position + MAX_HEADER):
+            raise ValueError(TRUNCATED)
+        if marker[1] == b"\xd9":
+            return
+        in_header &= marker[1] != b"\xda"
+        position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
+    raise ValueError(f"has more than {MAX_SEGMENTS} segments")
+
+
+def _check_gif(data: bytes) -> None:
+    """The first image must be present, with the end of its last block."""
+    try:
+        position = 13 + _gif_palette_bytes(data[10])
+        for _ in range(MAX_SEGMENTS):
+            if data[position] == ord("!"):
+                position = _after_gif_blocks(data, position + 2)
+            elif data[position] == ord(","):
+                _after_gif_blocks(data, position + 11 + _gif_palette_bytes(data[position + 9]))
+                return
+            else:
+                raise ValueError(TRUNCATED)
+            if position > MAX_METADATA:
+                break
+    except IndexError as error:
+        raise ValueError(TRUNCATED) from error
+    raise ValueError("has too many blocks in front of its first image")
+
+
+def _gif_palette_bytes(flags: int) -> int:
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _after_gif_blocks(data: bytes, position: int) -> int:
+    while data[position]:
+        position += data[position] + 1
+    return position + 1
+
+
+_SPACE = rb"(?:[ \t-\r]|#[^\r\n]*[\r\n])+"
+_PPM_HEADER = re.compile(
+    rb"P(?:(?P<bits>[14])%b(\d{1,9})%b(\d{1,9})|[2356]%b(\d{1,9})%b(\d{1,9})%b(\d{1,5}))[ \t-\r]" % ((_SPACE,) * 5)
+)
+
+
+def _check_ppm(data: bytes) -> None:
+    """A binary file must have exactly the bytes of its pixels after its header."""
+    header = _PPM_HEADER.match(data[:MAX_HEADER])
+    if not header:
+        raise ValueError("is not an image of a known type: its header is damaged")
+    if data[1] in b"123":
+        if data.count(b"#") > MAX_COMMENTS:
+            raise ValueError(f"has more than {MAX_COMMENTS} comments")
+        return
+    width, height = int(header[2] or header[4]), int(header[3] or header[5])
+    if header["bits"]:
+        expected = -(-width // 8) * height
+    else:
+        channels, bytes_each = (3 if data[1] == ord("6") else 1), (1 if int(header[6]) < 256 else 2)
+        expected = width * height * channels * bytes_each
+    if len(data) - header.end() != expected:
+        raise ValueError(
+            f"is truncated or damaged: it has {len(data) - header.end()} bytes of pixels, and {width}x{height} need "
+            f"{expected}"
+        )
+
+
+_CHECKS: dict[bytes, Callable[[bytes], None]] = {
+    b"\x89PNG\r\n\x1a\n": _check_png,
+    b"\xff\xd8": _check_jpeg,
+    b"GIF8": _check_gif,
+    b"P": _check_ppm,
+}
