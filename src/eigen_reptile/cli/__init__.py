@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
 from eigen_reptile.errors import ConfigError, DataError, RunError
+from eigen_reptile.runtime.text import printable
 
 
 class Command(NamedTuple):
@@ -110,5 +111,5 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _fail(problem: str, code: int) -> int:
-    print(f"eigen-reptile: {' '.join(problem.split())}", file=sys.stderr)
+    print(f"eigen-reptile: {printable(' '.join(problem.split()))}", file=sys.stderr)
     return code

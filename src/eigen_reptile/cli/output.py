@@ -24,6 +24,7 @@ from eigen_reptile.cli.options import Output
 from eigen_reptile.noise import MeasuredNoise
 from eigen_reptile.report.paired import Comparison
 from eigen_reptile.report.tables import format_score
+from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.result import Result
 
 FEW_CLASSES = 12
@@ -88,6 +89,7 @@ def logging_to_stderr(output: Output) -> Iterator[None]:
     """Print the log messages of the library on standard error; only warnings with --quiet or --json."""
     logger = logging.getLogger("eigen_reptile")
     handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
+    handler.addFilter(_make_printable)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING if output.quiet or output.json else logging.INFO)
@@ -96,6 +98,12 @@ def logging_to_stderr(output: Output) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def _make_printable(record: logging.LogRecord) -> bool:
+    """Messages contain names of files and classes, which a terminal must not obey."""
+    record.msg, record.args = printable(record.getMessage()), None
+    return True
 
 
 def show_results(results: Mapping[str, Result], output: Output, extra: Mapping[str, str]) -> None:
@@ -119,8 +127,8 @@ def _as_json(result: Result) -> dict[str, Any]:
 
 def show_table(table: Table) -> None:
     """Print the whole table even if the terminal is narrower, because numbers must not be cut off."""
-    needed = Console(width=1000).measure(table).maximum
-    Console(width=max(needed, Console().width)).print(table)
+    needed = Console(width=1000, markup=False, emoji=False).measure(table).maximum
+    Console(width=max(needed, Console().width), markup=False, emoji=False).print(table)
 
 
 def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
@@ -165,12 +173,13 @@ def comparison_table(first: str, second: str, measure: str, comparisons: Sequenc
 
 def noise_table(found: MeasuredNoise) -> Table:
     """The class-transition matrix; for many classes only the most frequent confusions."""
+    names = [printable(name) for name in found.names]
     rates = found.counts / np.maximum(found.counts.sum(1, keepdims=True), 1)
-    if len(found.names) <= FEW_CLASSES:
+    if len(names) <= FEW_CLASSES:
         table = Table(title="class-transition matrix in %, with true classes as rows", title_justify="left")
-        for heading in ("", *found.names):
+        for heading in ("", *names):
             table.add_column(heading)
-        for name, row in zip(found.names, rates, strict=True):
+        for name, row in zip(names, rates, strict=True):
             table.add_row(name, *(f"{100 * rate:.2f}" for rate in row))
         return table
     table = Table(title="most frequent confusions", title_justify="left")
@@ -179,5 +188,5 @@ def noise_table(found: MeasuredNoise) -> Table:
     wrong = rates * (1 - np.eye(len(rates)))
     for true, given in zip(*np.unravel_index(np.argsort(-wrong, axis=None)[:FEW_CLASSES], wrong.shape), strict=True):
         if wrong[true, given] > 0:
-            table.add_row(found.names[true], found.names[given], f"{100 * wrong[true, given]:.2f}")
+            table.add_row(names[true], names[given], f"{100 * wrong[true, given]:.2f}")
     return table

@@ -12,6 +12,7 @@ from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.methods import methods_table, read_costs
 from eigen_reptile.report.section import Section
 from eigen_reptile.report.sections import make_sections
+from eigen_reptile.report.table import markdown_text
 from eigen_reptile.report.theory import read_studies
 from eigen_reptile.runtime.files import write_atomically
 
@@ -30,26 +31,26 @@ def write_report(results: Path, out: Path, insert: Sequence[Path], benchmarks: P
     title = f"Results of {groups[0].title}" if len(groups) == 1 and not studies else "Results"
     page, text = out / "report.html", out / "results.md"
     template = Environment(autoescape=True).from_string(files(__package__).joinpath("page.html").read_text("utf-8"))
-    write_atomically(page, template.render(title=title, sections=sections).encode())
-    write_atomically(text, _results_markdown(title, sections, out).encode())
+    write_atomically(page, template.render(title=title, sections=sections).encode(errors="backslashreplace"))
+    write_atomically(text, _results_markdown(title, sections, out).encode(errors="backslashreplace"))
     written = [page, text]
     for claims in (section for section in sections if section.name == "claims"):
         written.append(out / "claims.md")
-        write_atomically(written[-1], _claims_markdown(claims).encode())
+        write_atomically(written[-1], _claims_markdown(claims).encode(errors="backslashreplace"))
     for file in insert:
-        write_atomically(file, _with_tables(file, insertable).encode())
+        write_atomically(file, _with_tables(file, insertable).encode(errors="backslashreplace"))
     drawings = [section.figure for section in sections if section.figure]
     return [*written, *drawings, *insert]
 
 
 def _results_markdown(title: str, sections: Sequence[Section], out: Path) -> str:
-    parts = [f"# {title}\n\nWritten by `eigen-reptile report` from result files; do not edit.\n"]
+    parts = [f"# {markdown_text(title)}\n\nWritten by `eigen-reptile report` from result files; do not edit.\n"]
     for section in sections:
-        parts.append(f"## {section.title}\n\n{section.text}\n")
+        parts.append(f"## {markdown_text(section.title)}\n\n{section.text}\n")
         if section.table:
             parts.append(section.table_markdown)
         if section.figure:
-            parts.append(f"![{section.title}]({quote(section.figure.relative_to(out).as_posix())})\n")
+            parts.append(f"![{markdown_text(section.title)}]({quote(section.figure.relative_to(out).as_posix())})\n")
     return "\n".join(parts)
 
 

@@ -1,8 +1,11 @@
 """A table of text, independent of how it is rendered."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
+
+from eigen_reptile.runtime.text import printable
 
 
 @final
@@ -29,5 +32,11 @@ class Table:
 
 def _markdown_line(cells: Sequence[str]) -> str:
     """One line of a Markdown table, in which a vertical bar or a line break would end a cell."""
-    escaped = (cell.replace("|", r"\|").replace("\n", " ") for cell in cells)
+    escaped = (markdown_text(cell).replace("|", r"\|") for cell in cells)
     return f"| {' | '.join(escaped)} |"
+
+
+def markdown_text(text: str) -> str:
+    """Text on one line whose parts are not taken for HTML or links, unless it is code."""
+    line = printable(" ".join(text.split("\n")))
+    return line if re.fullmatch("`[^`]+`", line) else re.sub(r"<(?=[a-zA-Z/!?])|\](?=\()", r"\\\g<0>", line)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import secrets
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,19 +17,35 @@ from eigen_reptile.errors import RunError
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary file, then rename it: after a crash the path has the old content or the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write to a temporary file, then rename it: after a crash the path has the old content or the new.
+
+    The temporary file is new, whatever others may have put into the folder, and gets the permissions of the old one.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as file:
+            with suppress(FileNotFoundError):
+                if stat.S_ISREG(mode := path.lstat().st_mode):
+                    os.fchmod(file.fileno(), stat.S_IMODE(mode))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
     finally:
         with suppress(OSError):  # the rename has removed it; and of two errors the first one is reported
             temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in this folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -27,6 +27,8 @@ from eigen_reptile.training.setup import Setup, evaluate_test, validate
 from eigen_reptile.training.state import TrainState
 
 SHOWN_QUERIES = 3
+MOST_SHOWN = 2**24
+"""Limit for the bytes of the images of an example task."""
 
 
 def conclude(
@@ -170,6 +172,25 @@ def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.
         "classes": task.classes[0, 0].cpu(),
         "predicted": torch.from_numpy(found.predicted)[0, queries],
     }
+
+
+def example_problem(tensors: Mapping[str, torch.Tensor]) -> str:
+    """What is wrong with tensors that were read as an example task; empty if nothing is."""
+    kinds = {"support": torch.uint8, "query": torch.uint8, "query_y": torch.int64, "predicted": torch.int64}
+    found = {name: tensor.dtype for name, tensor in tensors.items()}
+    if found != kinds:
+        return "it must contain " + ", ".join(f"{name} of {kind}" for name, kind in kinds.items())
+    support, query, query_y, predicted = (tensors[name] for name in kinds)
+    way, queries = support.shape[:1].numel(), query.shape[:1].numel()
+    if support.ndim != 4 or support.shape[1] not in (1, 3) or query.shape[1:] != support.shape[1:]:
+        return "its images do not have the same size and one or three channels"
+    if not 0 < way <= queries or queries % way or max(support.numel(), query.numel()) > MOST_SHOWN:
+        return f"{queries} queries and {way} classes cannot be shown"
+    if query_y.shape != (queries,) or predicted.shape != (queries,):
+        return "its labels do not belong to its queries"
+    if not all(bool(((labels >= 0) & (labels < way)).all()) for labels in (query_y, predicted)):
+        return f"its labels are not below {way}"
+    return ""
 
 
 def _initialisation(exp: Experiment, state: TrainState) -> Initialisation:

@@ -19,7 +19,7 @@ from eigen_reptile.runtime.memory import out_of_memory_as_run_error
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 from eigen_reptile.runtime.run_folder import NoRunFolder, RunFolder, RunLog
-from eigen_reptile.training.conclude import conclude, example_task
+from eigen_reptile.training.conclude import conclude, example_problem, example_task
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.loop import train
 from eigen_reptile.training.old_formats import upgrade_metrics
@@ -121,9 +121,14 @@ def finished_experiment(folder: Path) -> Experiment:
 
 
 def read_examples(folder: Path) -> dict[str, Any] | None:
-    """The example task that a run stored to be shown, as arrays, if it stored one."""
+    """The example task that a run stored to be shown, as arrays, if it stored one; RunError if it is damaged."""
     file = folder / EXAMPLES
-    return {name: tensor.numpy() for name, tensor in read_tensors(file).items()} if file.exists() else None
+    if not file.exists():
+        return None
+    tensors = read_tensors(file)
+    if problem := example_problem(tensors):
+        raise RunError(f"{file} is damaged: {problem}; delete it to do without its figure")
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -> None:

@@ -247,3 +247,116 @@ def test_unusable_folders_and_settings_are_rejected(tmp_path: Path) -> None:
     for field, value in (("size", 0), ("least", 0), ("split_seed", -1)):
         with pytest.raises(ConfigError, match=rf"`data\.{field}` must be at least .*, not {value}"):
             Folder(**{field: value})  # type: ignore[arg-type]
+
+
+def test_all_broken_images_are_listed_at_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = write(tmp_path / "signs", SIGNS[:16])
+    broken = [root / SIGNS[number] / "1.png" for number in (2, 7, 11)]
+    broken[0].write_text("text")
+    broken[1].write_bytes(b"")
+    broken[2].write_bytes(broken[2].read_bytes()[:-9])
+    with pytest.raises(
+        DataError, match=r"3 of 32 images are broken, the first of them: .*`data\.skip_broken`"
+    ) as caught:
+        Folder(root).load(no_progress)
+    assert "\n" not in str(caught.value)
+    assert all(sum(str(file) in record.getMessage() for record in caplog.records) == 1 for file in broken)
+    caplog.clear()
+    banks = load_banks(Folder(root, skip_broken=True))
+    assert sum(int(bank.sizes.sum()) for bank in banks.values()) == 29
+    assert all(f"skipped {file} " in caplog.text for file in broken)
+
+
+def test_number_of_listed_images_is_bounded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eigen_reptile.data.image_index.MAX_LISTED", 4)
+    root = write(tmp_path / "signs", SIGNS[:16])
+    for name in SIGNS[:16]:
+        (root / name / "0.png").write_text("text")
+    with pytest.raises(DataError, match="16 of 32 images are broken"):
+        Folder(root).load(no_progress)
+    assert len(caplog.records) == 5
+    assert "and 12 more" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["gif", "png"])
+def test_truncated_palette_images_are_named_and_skipped(tmp_path: Path, kind: str) -> None:
+    """Whether the images are all greyscale is asked before any is decoded."""
+    root = write(tmp_path / "signs", SIGNS[:16], mode="L")
+    broken = root / SIGNS[3] / f"broken.{kind}"
+    Image.fromarray(RNG.integers(0, 256, (20, 20, 3), dtype=np.uint8)).quantize(250).save(broken)
+    broken.write_bytes(broken.read_bytes()[:400])
+    with pytest.raises(DataError, match=re.escape(str(broken))):
+        Folder(root).load(no_progress)
+    assert sum(int(bank.sizes.sum()) for bank in load_banks(Folder(root, skip_broken=True)).values()) == 32
+
+
+def test_folder_named_like_an_image_in_a_zip_is_named_and_skipped(tmp_path: Path) -> None:
+    root = write(tmp_path / "signs", SIGNS[:16])
+    with zipfile.ZipFile(tmp_path / "signs.zip", "w") as archive:
+        for file in sorted(root.rglob("*.png")):
+            archive.write(file, file.relative_to(root))
+        archive.mkdir(f"{SIGNS[0]}/x.png/")
+    with pytest.raises(DataError, match=r"x\.png is not a file"):
+        Folder(tmp_path / "signs.zip").load(no_progress)
+    load_banks(Folder(tmp_path / "signs.zip", skip_broken=True))
+
+
+def test_link_into_proc_is_refused(tmp_path: Path) -> None:
+    root = write(tmp_path / "signs", SIGNS[:16], number=1)
+    (root / SIGNS[0] / "x.png").symlink_to("/proc/self/environ")
+    with pytest.raises(DataError, match=r"x\.png is empty"):
+        Folder(root).load(no_progress)
+    (root / "link").symlink_to("/proc/self")
+    with pytest.raises(DataError, match="no place for images"):
+        Folder(root).load(no_progress)
+
+
+def write_tracks(root: Path, tracks: list[int]) -> Path:
+    """Ten classes with tracks of so many frames; all frames of a track have the same colour."""
+    for number in range(10):
+        (root / SIGNS[number]).mkdir(parents=True)
+        for track, frames in enumerate(tracks):
+            for frame in range(frames):
+                image = Image.new("L", (8, 8), 20 * number + track)
+                image.save(root / SIGNS[number] / f"{track:05d}_{frame:05d}.png")
+    return root
+
+
+@pytest.mark.parametrize("groups", [r"^\d+", r"(\d+)_\d+", "^....."])
+def test_images_of_a_group_are_on_one_side_of_a_task(tmp_path: Path, groups: str) -> None:
+    root = write_tracks(tmp_path / "signs", [5, 3, 4, 4])
+    bank = load_banks(Folder(root, size=8, least=3, groups=groups))["train"]
+    task = bank.feasible_shape(TaskShape(3, 4, 6))
+    assert task.queries == 6
+
+    def sides(bank: ImageBank) -> list[tuple[set[int], set[int]]]:
+        """The colours of each class of each task in its support and among its queries."""
+        samples = bank.draw_tasks(50, task, [np.random.default_rng(0)])
+        parts = [(samples.x, samples.y), (samples.query_x, samples.query_y)]
+        return [
+            (*(set(x[0, number, y[0, number] == label, 0, 0, 0].tolist()) for x, y in parts),)  # type: ignore[misc]
+            for number in range(50)
+            for label in range(3)
+        ]
+
+    assert not any(support & queries for support, queries in sides(bank))
+    assert len({tuple(sorted(support)) for support, _ in sides(bank)}) > 10
+    assert any(support & queries for support, queries in sides(load_banks(Folder(root, size=8, least=3))["train"]))
+
+
+def test_too_few_groups_are_reported(tmp_path: Path) -> None:
+    root = write_tracks(tmp_path / "signs", [12])
+    bank = load_banks(Folder(root, size=8, least=3, groups=r"^\d+"))["train"]
+    with pytest.raises(DataError, match="only 0 have more than 1 images in several groups"):
+        bank.feasible_shape(TaskShape(3, 1, 5))
+    assert bank.feasible_shape(TaskShape(3, 1, 0)) == TaskShape(3, 1, 0)
+
+
+def test_wrong_patterns_of_groups_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"`data\.groups` must be a regular expression, not \("):
+        Folder(tmp_path, groups="(")
+    root = write_tracks(tmp_path / "signs", [2])
+    with pytest.raises(DataError, match=r"`data\.groups` must match every file name, but track does not match 00000_"):
+        Folder(root, least=3, groups="track").load(no_progress)

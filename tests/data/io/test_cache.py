@@ -253,7 +253,7 @@ def test_images_that_do_not_fit_on_the_disk_are_refused_before_they_are_written(
         raise AssertionError("the array should not have fitted on the disk")
 
     with pytest.raises(
-        DataError, match=r"100000 images of 100000x100000 take [\d,.]+ GiB, but the cache .* `data\.size`"
+        DataError, match=r"100000 images of 100000x100000 take [\d,.]+ GiB, but the cache .*`data\.size`"
     ):
         load_or_build("set", {}, huge)
     assert entries(cache) == []

@@ -2,9 +2,12 @@
 
 import io
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -157,6 +160,7 @@ def test_is_greyscale(image: Image.Image, grey: bool) -> None:
         ("BMP", {}),
         ("PPM", {}),
         ("TIFF", {}),
+        ("GIF", {}),
     ],
 )
 def test_truncated_file_is_rejected_wherever_it_ends(tmp_path: Path, kind: str, options: dict[str, object]) -> None:
@@ -164,7 +168,8 @@ def test_truncated_file_is_rejected_wherever_it_ends(tmp_path: Path, kind: str, 
     data = saved(Image.fromarray(noise), kind, **options)
     image_format = ImageFormat(16, "RGB", stretch_to_square)
     read(tmp_path, data, image_format)
-    for length in [*range(0, len(data), 37), *range(len(data) - 12, len(data))]:
+    end = data.removesuffix(b";") if kind == "GIF" else data  # which is complete without its trailer
+    for length in [*range(0, len(data), 37), *range(len(end) - 12, len(end))]:
         with pytest.raises(UnreadableFileError, match=r"image\.png"):
             read(tmp_path, data[:length], image_format)
 
@@ -223,3 +228,93 @@ def test_file_that_is_no_usable_image_is_rejected_with_the_reason(tmp_path: Path
     with pytest.raises(UnreadableFileError, match=rf"image\.png .*{reason}") as caught:
         read(tmp_path, data, ImageFormat(8, "RGB", stretch_to_square))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG"])
+def test_truncated_palette_image_is_broken_wherever_it_ends(kind: str) -> None:
+    noise = Image.fromarray(np.random.default_rng(3).integers(0, 256, (20, 24, 3), dtype=np.uint8)).quantize(256)
+    data = saved(noise, kind)
+    assert is_greyscale(data) is False
+    for length in range(0, len(data) - 12, 7):
+        with pytest.raises(ValueError, match=r"is (empty|truncated|not an image)"):
+            is_greyscale(data[:length])
+
+
+@pytest.mark.parametrize("array", [COLOURED, GREY, GREY.astype(np.uint16) * 257, GREY >= 128])
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: data + data])
+def test_ppm_of_another_length_is_rejected(tmp_path: Path, array: np.ndarray, change: Callable[[bytes], bytes]) -> None:
+    data = saved(Image.fromarray(array), "PPM")
+    image_format = ImageFormat(8, "RGB", require_size)
+    read(tmp_path, data, image_format)
+    read(tmp_path, data.replace(b"8 8", b"# a comment\n8\t8", 1), image_format)
+    with pytest.raises(UnreadableFileError, match=r"truncated or damaged: it has \d+ bytes of pixels, and 8x8 need"):
+        read(tmp_path, change(data), image_format)
+
+
+def test_ppm_as_text(tmp_path: Path) -> None:
+    text = "P2 # grey\n8 8 255\n" + " ".join(map(str, GREY.flatten()))
+    assert np.array_equal(read(tmp_path, text.encode(), ImageFormat(8, "L", require_size))[..., 0], GREY)
+
+
+LONG_HEADERS = {
+    "markers": b"\xff\xd8" + b"\xff" * 4_000_000,
+    "markers and an end": b"\xff\xd8" + b"\xff" * 4_000_000 + b"\x00\xff\xd9",
+    "compressed data": b"\xff\xd8" + b"\xff\x00" * 4_000_000 + b"\xff\xd9",
+    "segments": b"\xff\xd8" + b"\xff\xe0\x00\x02" * 2_000_000 + b"\xff\xd9",
+    "spaces": b"P6" + b" " * 20_000_000,
+    "comments": b"P6" + b"#\n" * 10_000_000,
+    "comments between pixels": b"P3 1000 1000 255\n" + b"#\n" * 5_000_000,
+    "unusual depth": b"P5 5000 5000 100\n" + bytes(25_000_000),
+    "blocks": b"GIF89a" + bytes(7) + b"!\xfe" + b"\x01a" * 5_000_000 + b"\0;",
+    "chunks": b"\x89PNG\r\n\x1a\n" + (b"\0\0\0\0tEXt" + zlib.crc32(b"tEXt").to_bytes(4, "big")) * 1_000_000,
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", LONG_HEADERS)
+def test_long_headers_are_refused_at_once(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnreadableFileError, match=r"image\.png"):
+        read(tmp_path, LONG_HEADERS[name], ImageFormat(8, "RGB", stretch_to_square))
+
+
+LARGE = """
+import resource, sys
+from pathlib import Path
+from eigen_reptile.data.io.archives import FolderSource, UnreadableFileError
+from eigen_reptile.data.io.images import ImageFormat, read_image, stretch_to_square
+folder = Path(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for path in sorted(folder.iterdir()):
+    try:
+        read_image(FolderSource(folder, 1), path.name, ImageFormat(8, "RGB", stretch_to_square))
+    except UnreadableFileError as error:
+        assert "pixels large" in str(error), error
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(path.name, grown >> 10)
+    assert grown < 530 << 10, (path, grown)
+"""
+
+
+@pytest.mark.timeout(200)
+def test_large_images_take_little_memory(tmp_path: Path) -> None:
+    """Small files of many pixels, of as many bytes as Pillow has for a pixel."""
+    for mode, kind in (("I;16", "png"), ("P", "gif"), ("RGB", "webp")):
+        side = 4096 if kind == "webp" else 8192
+        Image.new(mode, (side, side)).save(tmp_path / f"image.{kind}")
+    done = subprocess.run([sys.executable, "-c", LARGE, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+def test_conversion_in_strips_gives_the_same_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Literal["L", "RGB"]
+) -> None:
+    rgba = np.random.default_rng(5).integers(0, 256, (40, 30, 4), dtype=np.uint8)
+    palette = Image.fromarray(rgba[..., :3]).quantize(30)
+    images = [saved(Image.fromarray(rgba)), saved(palette, transparency=3)]
+    images += [saved(Image.fromarray(rgba[..., 0].astype(np.uint16) * 200)), saved(Image.fromarray(rgba[..., 0] > 90))]
+    image_format = ImageFormat(20, mode, stretch_to_square)
+    whole = [read(tmp_path, data, image_format) for data in images]
+    monkeypatch.setattr("eigen_reptile.data.io.images.STRIP_PIXELS", 100)
+    for data, expected in zip(images, whole, strict=True):
+        assert np.array_equal(read(tmp_path, data, image_format), expected)

@@ -7,6 +7,9 @@ import numpy as np
 
 from eigen_reptile.report.figures.canvas import new_figure, save_figure
 
+LONGEST = 40
+"""Characters of a class name that fit beside a figure."""
+
 
 def plot_transition_matrix(names: Sequence[str], counts: np.ndarray, path: Path) -> None:
     """The class-transition matrix: how often each true class has each given label, in per cent of the true class."""
@@ -16,8 +19,9 @@ def plot_transition_matrix(names: Sequence[str], counts: np.ndarray, path: Path)
     shares = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="viridis", vmin=0)
     figure.colorbar(image, ax=axes, label="% of the true class")
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=6)
-    axes.set_yticks(range(len(names)), names, fontsize=6)
+    labels = [f"{name[:LONGEST]}..." if len(name) > LONGEST else name for name in names]
+    axes.set_xticks(range(len(names)), labels, rotation=90, fontsize=6)
+    axes.set_yticks(range(len(names)), labels, fontsize=6)
     axes.set_xlabel("given label")
     axes.set_ylabel("true class")
     save_figure(figure, path)
