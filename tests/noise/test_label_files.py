@@ -1,5 +1,6 @@
 """The given labels of images are read from CSV and npz files, and checked against the data set."""
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -108,3 +109,72 @@ def test_the_labels_of_cifar_10n_have_their_published_rates(column: str, wrong: 
     bank = ImageBank(np.zeros((6000, 1, 1, 1), dtype=np.uint8), [str(number) for number in range(10)], [600] * 10)
     given = given_labels(bank, NoiseConfig("labels", where="bank", file=file, column=column), set(bank.names))
     assert (given != bank.labels).mean() == pytest.approx(wrong, abs=0.02)
+
+
+def npy(header: bytes, version: bytes = b"\x01\x00") -> bytes:
+    size = len(header).to_bytes(2 if version == b"\x01\x00" else 4, "little")
+    return b"\x93NUMPY" + version + size + header + bytes(9)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        b"nothing",
+        npy(b"not a header"),
+        npy(b"{" * 9000),
+        npy(b"(" * 9000),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (2**40,)}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (1099511627776,)}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (-9,)}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': 9}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': ('9',)}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False, 'shape': (3, 3)}"),
+        npy(b"{'descr': '|O', 'fortran_order': False, 'shape': (9,)}"),
+        npy(b"{'descr': '|S1', 'fortran_order': False, 'shape': (9,)}"),
+        npy(b"{'descr': [('a', '|u1')], 'fortran_order': False, 'shape': (9,)}"),
+        npy(b"{'descr': [[[[1]]]], 'fortran_order': False, 'shape': (9,)}"),
+        npy(b"{'descr': 7, 'fortran_order': False, 'shape': (9,)}"),
+        npy(b"{'descr': '|u1', 'fortran_order': False}"),
+        npy(b"\xff\xfe{}", b"\x02\x00"),
+        npy(b"{}", b"\x09\x09"),
+    ],
+)
+def test_array_with_another_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "labels.npz"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("clean_label.npy", content)
+        archive.writestr("worse_label.npy", content)
+    bank = ImageBank(np.zeros((9, 1, 1, 1), dtype=np.uint8), ["0"], [9])
+    with pytest.raises(DataError, match=r"labels\.npz, array clean_label: ") as caught:
+        given_labels(bank, NoiseConfig("labels", where="bank", file=file, column="worse_label"), {"0"})
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"class,label\n\x00,\x00\n",
+        b'"' + b"x" * 200_000,
+        b"class," + b"x" * 100_000 + b"\nclass-00,class-00\n",
+        b"class,label\n" + b"y" * 100_000 + b",class-00\n",
+        b"class,label\nclass-00\n",
+    ],
+)
+def test_any_csv_file_is_read_or_refused_in_a_short_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"labels\.csv") as caught:
+        given_labels(pixel_bank(classes=2, each=1), NoiseConfig("labels", where="bank", file=file), set(NAMES))
+    assert len(str(caught.value)) < 600
+
+
+def test_names_of_files_that_cannot_exist_are_refused() -> None:
+    for name in ("x" * 5000, "~nobody-of-this-name/labels.csv"):
+        with pytest.raises(DataError, match=r"`noise\.file`"):
+            given_labels(
+                pixel_bank(classes=2, each=1), NoiseConfig("labels", where="bank", file=Path(name)), set(NAMES)
+            )

@@ -36,6 +36,20 @@ def test_a_vertical_bar_or_a_line_break_does_not_end_a_cell() -> None:
     assert all(len(re.split(r"(?<!\\)\|", line)) == 4 for line in lines)
 
 
+def test_names_cannot_be_html_links_or_control_characters_in_markdown() -> None:
+    names = ["<script>alert(1)</script>", "<!-- x -->", "[a](javascript:b)", "\x1b[2J", "a < b", "\udcff", "`<b>`"]
+    lines = Table.of(["class"], [[name] for name in names]).to_markdown().encode().decode().splitlines()[2:]
+    assert lines == [
+        r"| \<script>alert(1)\</script> |",
+        r"| \<!-- x --> |",
+        r"| [a\](javascript:b) |",
+        r"| \x1b[2J |",
+        "| a < b |",
+        r"| \udcff |",
+        "| `<b>` |",
+    ]
+
+
 def test_empty_cells_survive_in_html() -> None:
     rows = [["1", "", ""], ["", "", ""], ["", "2", ""]]
     page = html_of(Table.of(["a", "b", "c"], rows))

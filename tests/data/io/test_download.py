@@ -3,6 +3,8 @@
 import functools
 import hashlib
 import http.server
+import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from eigen_reptile.data.datasets import cifar, omniglot
 from eigen_reptile.data.io.download import download
 from eigen_reptile.errors import DataError
-from eigen_reptile.runtime.progress import ReportProgress
+from eigen_reptile.runtime.progress import ReportProgress, no_progress
 
 
 @pytest.fixture(autouse=True)
@@ -44,16 +47,34 @@ def test_download_is_checked_cached_and_reported(
     def start_progress(name: str, total: int) -> ReportProgress:
         return lambda done, numbers: progress.append((name, total, done))
 
-    md5 = hashlib.md5(b"content").hexdigest()
+    sha256 = hashlib.sha256(b"content").hexdigest()
     folder = tmp_path / "folder"
     with pytest.raises(DataError, match=rf"cannot download {server}/set\.zip \(wrong checksum\): .* into {folder}"):
-        download(f"{server}/set.zip", "0" * 32, folder, start_progress)
+        download(f"{server}/set.zip", "0" * 64, folder, start_progress)
     with pytest.raises(DataError, match=r"no\.zip \(HTTPError\)"):
-        download(f"{server}/no.zip", md5, folder, start_progress)
+        download(f"{server}/no.zip", sha256, folder, start_progress)
     progress.clear()
-    file = download(f"{server}/set.zip", md5, folder, start_progress)
+    file = download(f"{server}/set.zip", sha256, folder, start_progress)
     assert file.read_bytes() == b"content"
     assert progress[-1] == ("downloading set.zip", 7, 7)
     (tmp_path / "web" / "set.zip").unlink()
-    assert download(f"{server}/set.zip", md5, folder, start_progress) == file
+    assert download(f"{server}/set.zip", sha256, folder, start_progress) == file
     assert capfd.readouterr() == ("", "")
+
+
+def test_checksum_of_a_file_in_the_cache_is_compared_every_time(server: str, tmp_path: Path) -> None:
+    sha256 = hashlib.sha256(b"content").hexdigest()
+    file = download(f"{server}/set.zip", sha256, tmp_path, no_progress)
+    about = file.stat()
+    file.write_bytes(b"CONTENT")
+    os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert download(f"{server}/set.zip", sha256, tmp_path, no_progress).read_bytes() == b"content"
+    file.write_bytes(b"CONTENT")
+    (tmp_path / "web" / "set.zip").write_bytes(b"other")
+    with pytest.raises(DataError, match="wrong checksum"):
+        download(f"{server}/set.zip", sha256, tmp_path, no_progress)
+
+
+def test_published_checksums_are_sha256() -> None:
+    for checksum in (cifar.SHA256, *omniglot.PARTS.values()):
+        assert re.fullmatch("[0-9a-f]{64}", checksum)
