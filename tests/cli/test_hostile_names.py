@@ -40,7 +40,7 @@ def test_names_are_escaped_in_tables_and_figures(cli: Cli, signs: Path, classes:
     assert "\x1b" not in shown
     assert "\x07" not in shown
     assert shown.encode()
-    assert Image.open("noise.png").width > 100
+    assert Path("noise.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads(cli("data", "noise", *data, *noise, "--json").out)
     assert set(found["names"]) <= set(map(os.fsdecode, NAMES))
 

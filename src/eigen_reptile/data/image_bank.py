@@ -50,7 +50,8 @@ class ImageBank(FiniteBank):
             np.unique(groups[start : start + size], return_counts=True)[1].max(initial=1)
             for start, size in zip(self._starts, self.sizes, strict=True)
         ]
-        return np.maximum(self.sizes - np.array(largest) + 1, 0) * (self.sizes > 0)
+        usable: np.ndarray = np.where(self.sizes > 0, self.sizes - np.array(largest) + 1, 0)
+        return usable
 
     @property
     def labels(self) -> Int[np.ndarray, "N"]:

@@ -40,6 +40,15 @@ def nested(depth: int) -> Any:
 
 
 NESTED = nested(5)
+WRONG_LABELS: list[Any] = [
+    None, 4, "abcd", b"abcd", {}, [None] * 4, ["0"] * 4, [[0], [1], [2], [3]], [[0, 1], [2], 3, 3], [0.5] * 4,
+    [0, 1, 2], [True] * 4, [2**63] * 4, [-(2**63)] * 4 + [0], NESTED, [NESTED] * 4, np.zeros((4, 1), int),
+    np.array(0), {0: 0, 1: 1},
+]  # fmt: skip
+WRONG_NAMES: list[Any] = [
+    None, 4, "bee", {}, [b"\xff"] * 4, [None] * 4, [["bee"]] * 4, NESTED, [NESTED] * 4, ["x" * 10**6]
+]  # fmt: skip
+WRONG_ROWS: list[Any] = [None, b"x" * 4 * 3072, [0] * 4, NESTED, np.array(0), np.zeros((4, 3072), np.int64)]
 
 
 def cifar_files() -> dict[str, bytes]:
@@ -107,47 +116,10 @@ def test_lists_of_classes_must_be_the_published_ones(tmp_path: Path) -> None:
         ({"test": {"data": PIXELS[:, 2].reshape(4, -1), "fine_labels": [0, 1, 2, 2]}}, "fox has 4, rose has 2"),
         *[
             ({"test": {"data": PIXELS[:, 2].reshape(4, -1), "fine_labels": labels}}, "test is not a file of CIFAR-100")
-            for labels in (
-                None,
-                4,
-                "abcd",
-                b"abcd",
-                {},
-                [None] * 4,
-                ["0"] * 4,
-                [[0], [1], [2], [3]],
-                [[0, 1], [2], 3, 3],
-                [0.5] * 4,
-                [0, 1, 2],
-                [True] * 4,
-                [2**63] * 4,
-                [-(2**63)] * 4 + [0],
-                NESTED,
-                [NESTED] * 4,
-                np.zeros((4, 1), int),
-                np.array(0),
-                {0: 0, 1: 1, 2: 2, 3: 3},
-            )
+            for labels in WRONG_LABELS
         ],
-        *[
-            ({"meta": {"fine_label_names": names}}, "meta is not a file of CIFAR-100")
-            for names in (
-                None,
-                4,
-                "bee",
-                {},
-                [b"\xff"] * 4,
-                [None] * 4,
-                [["bee"]] * 4,
-                NESTED,
-                [NESTED] * 4,
-                ["x" * 10**6],
-            )
-        ],
-        *[
-            ({"test": {"data": data, "fine_labels": [0, 1, 2, 3]}}, "test is not a file of CIFAR-100")
-            for data in (None, b"x" * 4 * 3072, [0] * 4, NESTED, np.array(0), np.zeros((4, 3072), np.int64))
-        ],
+        *[({"meta": {"fine_label_names": names}}, "meta is not a file of CIFAR-100") for names in WRONG_NAMES],
+        *[({"test": {"data": rows, "fine_labels": [0, 1, 2, 3]}}, "not a file of CIFAR-100") for rows in WRONG_ROWS],
         ({"test": [1, 2]}, "test is not a file of CIFAR-100"),
     ],
 )

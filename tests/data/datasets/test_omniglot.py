@@ -7,7 +7,7 @@ import pytest
 
 from eigen_reptile.data.datasets import omniglot
 from eigen_reptile.data.datasets.omniglot import Omniglot, find_omniglot, index_omniglot
-from eigen_reptile.data.image_index import ImageIndex
+from eigen_reptile.data.image_index import ImageIndex, ImageReader
 from eigen_reptile.errors import DataError
 from image_files import encoded, load_banks, write_zip
 
@@ -57,7 +57,7 @@ def test_only_training_characters_are_rotated(tmp_path: Path, monkeypatch: pytes
     """Three characters in each split take the place of the 1,623 of a complete copy."""
     for part in ("images_background", "images_evaluation"):
         (tmp_path / "omniglot" / part).mkdir(parents=True)
-    classes = {name: [lambda: np.zeros((28, 28, 1), np.uint8)] * 2 for name in ("a", "b", "c")}
+    classes = {name: [ImageReader(lambda: np.zeros((28, 28, 1), np.uint8))] * 2 for name in ("a", "b", "c")}
     index = ImageIndex((28, 28, 1), {"train": classes, "validation": classes, "test": classes})
     monkeypatch.setattr(omniglot, "index_omniglot", lambda sources, split: index)
     banks = load_banks(Omniglot(tmp_path / "omniglot", rotations=rotations))

@@ -12,7 +12,7 @@ import io
 import math
 import re
 import struct
-from pickletools import code2op
+from pickletools import opcodes
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -30,6 +30,7 @@ MAX_NAME = 200
 ARRAY_BYTES = 1024
 """Bytes that an array is taken to need in addition to its data."""
 
+_OPCODES = {opcode.code: opcode for opcode in opcodes}
 _INTEGERS = {"INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2"}
 _VALUES = {
     "FLOAT", "BINFLOAT", "STRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8",
@@ -51,7 +52,7 @@ def safe_unpickle(file: io.BytesIO | io.BufferedReader) -> Any:
         reader = PickleReader(file)
         interpreter = _Interpreter(reader)
         for _ in range(MAX_OPCODES):
-            opcode = code2op.get(reader.read(1).decode("latin1"))
+            opcode = _OPCODES.get(reader.read(1).decode("latin1"))
             if opcode is None:
                 raise ValueError("it contains an unknown opcode")
             if opcode.name == "STOP":

@@ -1,13 +1,13 @@
 """What all figures share. matplotlib is used without its global state, so no display is needed."""
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedFormatter, FuncFormatter
 
 from eigen_reptile.runtime.files import write_atomically
 from eigen_reptile.runtime.text import printable
@@ -25,18 +25,16 @@ def save_figure(figure: Figure, path: Path) -> None:
     for axes in figure.axes:
         _make_plain(axes)
     image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks become boxes
+        figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
     write_atomically(path, image.getvalue())
 
 
 def _make_plain(axes: Axes) -> None:
     """Show names as they are: they come from files and folders, so they may contain formulas or control characters."""
     legend = axes.get_legend()
-    texts = [axes.title, *axes.texts, *(legend.get_texts() if legend else ())]
-    for axis in (axes.xaxis, axes.yaxis):
-        # Other ticks are numbers, which may be formulas.
-        texts += axis.get_ticklabels() if isinstance(axis.get_major_formatter(), FixedFormatter | FuncFormatter) else []
-    for text in texts:
+    for text in (axes.title, *axes.texts, *(legend.get_texts() if legend else ())):
         text.set_parse_math(False)
         text.set_text(printable(text.get_text()))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from eigen_reptile.report.figures.canvas import new_figure, save_figure
+from eigen_reptile.runtime.text import printable
 
 LONGEST = 40
 """Characters of a class name that fit beside a figure."""
@@ -19,9 +20,9 @@ def plot_transition_matrix(names: Sequence[str], counts: np.ndarray, path: Path)
     shares = 100 * counts / np.maximum(counts.sum(1, keepdims=True), 1)
     image = axes.imshow(shares, cmap="viridis", vmin=0)
     figure.colorbar(image, ax=axes, label="% of the true class")
-    labels = [f"{name[:LONGEST]}..." if len(name) > LONGEST else name for name in names]
-    axes.set_xticks(range(len(names)), labels, rotation=90, fontsize=6)
-    axes.set_yticks(range(len(names)), labels, fontsize=6)
+    labels = [printable(f"{name[:LONGEST]}..." if len(name) > LONGEST else name) for name in names]
+    axes.set_xticks(range(len(names)), labels, rotation=90, fontsize=6, parse_math=False)
+    axes.set_yticks(range(len(names)), labels, fontsize=6, parse_math=False)
     axes.set_xlabel("given label")
     axes.set_ylabel("true class")
     save_figure(figure, path)
