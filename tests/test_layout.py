@@ -102,7 +102,7 @@ def test_no_file_that_can_run_code_is_read() -> None:
     reader = PACKAGE / "data" / "io" / "safe_unpickle.py"
     assert {name for name in imported(reader) if name.split(".")[0] in CODE_IN_DATA} == {
         "pickletools",
-        "pickletools.genops",
+        "pickletools.opcodes",
     }
     for file in files():
         if file != reader:

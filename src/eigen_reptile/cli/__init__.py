@@ -16,7 +16,6 @@ from typing import NamedTuple, NoReturn
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
 from eigen_reptile.errors import ConfigError, DataError, RunError
-from eigen_reptile.runtime.text import printable
 
 
 class Command(NamedTuple):
@@ -111,5 +110,7 @@ def _run(args: Sequence[str]) -> int:
 
 
 def _fail(problem: str, code: int) -> int:
+    from eigen_reptile.runtime.text import printable
+
     print(f"eigen-reptile: {printable(' '.join(problem.split()))}", file=sys.stderr)
     return code
