@@ -37,7 +37,7 @@ def test_more_memory_than_there_is_is_refused_before_it_is_allocated() -> None:
     there = available_memory()
     assert there is not None
     check_memory(there, "this", "use less")
-    with pytest.raises(RunError, match=r"^not enough memory for this, which takes [\d,.]+ GiB of [\d,.]+: use less$"):
+    with pytest.raises(RunError, match=r"^not enough memory for this: it needs [\d,.]+ GiB of [\d,.]+ GiB; use less$"):
         check_memory(there + 1, "this", "use less")
 
 

@@ -17,12 +17,13 @@ TASK = {
 }
 
 
-def test_example_task_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", [TASK, TASK | {"classes": torch.arange(5)}])
+def test_example_task_is_read(tmp_path: Path, task: dict[str, torch.Tensor]) -> None:
     assert read_examples(tmp_path) is None
-    write_tensors(tmp_path / EXAMPLES, TASK)
+    write_tensors(tmp_path / EXAMPLES, task)
     found = read_examples(tmp_path)
     assert found is not None
-    assert {name: array.shape for name, array in found.items()} == {name: part.shape for name, part in TASK.items()}
+    assert {name: array.shape for name, array in found.items()} == {name: part.shape for name, part in task.items()}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,9 @@ def test_example_task_is_read(tmp_path: Path) -> None:
         {"query_y": torch.zeros(3, 5, dtype=torch.int64)},
         {"query_y": torch.full((15,), 5)},
         {"query_y": torch.full((15,), -1)},
-        {"predicted": torch.full((15,), 2**40)},
+        {"classes": torch.zeros(4, dtype=torch.int64)},
+        {"classes": torch.full((5,), -1)},
+        {"classes": torch.zeros(5, dtype=torch.bfloat16)},
         {"predicted": torch.zeros(14, dtype=torch.int64)},
         {"more": torch.zeros(1)},
     ],

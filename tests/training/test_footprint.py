@@ -34,5 +34,5 @@ def test_estimate_counts_what_is_really_allocated() -> None:
 
 def test_only_an_experiment_that_cannot_fit_is_refused() -> None:
     set_up(Experiment(), no_progress)
-    with pytest.raises(RunError, match=r"^not enough memory for evaluation, .*`evaluation\.tasks`"):
+    with pytest.raises(RunError, match=r"^not enough memory for evaluation: .*`evaluation\.tasks`"):
         set_up(replace(Experiment(), evaluation=EvalConfig(tasks=2**31 - 1)), no_progress)

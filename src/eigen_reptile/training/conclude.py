@@ -178,7 +178,7 @@ def example_problem(tensors: Mapping[str, torch.Tensor]) -> str:
     """What is wrong with tensors that were read as an example task; empty if nothing is."""
     kinds = {"support": torch.uint8, "query": torch.uint8, "query_y": torch.int64, "predicted": torch.int64}
     found = {name: tensor.dtype for name, tensor in tensors.items()}
-    if found != kinds:
+    if {"classes": torch.int64} | found != {"classes": torch.int64} | kinds:  # earlier versions stored no classes
         return "it must contain " + ", ".join(f"{name} of {kind}" for name, kind in kinds.items())
     support, query, query_y, predicted = (tensors[name] for name in kinds)
     way, queries = support.shape[:1].numel(), query.shape[:1].numel()
@@ -188,8 +188,10 @@ def example_problem(tensors: Mapping[str, torch.Tensor]) -> str:
         return f"{queries} queries and {way} classes cannot be shown"
     if query_y.shape != (queries,) or predicted.shape != (queries,):
         return "its labels do not belong to its queries"
-    if not all(bool(((labels >= 0) & (labels < way)).all()) for labels in (query_y, predicted)):
+    if not bool(((query_y >= 0) & (query_y < way)).all()):
         return f"its labels are not below {way}"
+    if (classes := tensors.get("classes")) is not None and (classes.shape != (way,) or bool((classes < 0).any())):
+        return "its classes do not belong to its support"
     return ""
 
 

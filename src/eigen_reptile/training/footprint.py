@@ -24,7 +24,7 @@ def check_footprint(phase: str, parts: Mapping[str, int]) -> None:
 def training_bytes(exp: Experiment, d: int, sample: tuple[int, ...], task: TaskShape) -> dict[str, int]:
     """Bytes of the largest tensors of an outer iteration, by what they are and which settings make them smaller."""
     tasks, replicas = len(exp.seeds) * exp.meta.batch, len(exp.replicas)
-    drawn = exp.method.requirements.batches(exp.inner) * (exp.inner.batch or task.way * task.shots)
+    drawn = exp.method.requirements.batches_to_draw(exp.inner) * (exp.inner.batch or task.way * task.shots)
     points = exp.inner.steps + 1 if isinstance(exp.method, TrajectoryMethod) else 1
     return {
         "the parameters: use a smaller network or fewer `seeds`": _parameter_bytes(exp, d),

@@ -36,7 +36,7 @@ def _make_plain(axes: Axes) -> None:
     legend = axes.get_legend()
     for text in (axes.title, *axes.texts, *(legend.get_texts() if legend else ())):
         text.set_parse_math(False)
-        text.set_text(printable(text.get_text()))
+        text.set_text("\n".join(map(printable, text.get_text().split("\n"))))
 
 
 def label_axes(axes: Axes, x: str, y: str) -> None:
