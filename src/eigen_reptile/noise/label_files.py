@@ -12,6 +12,7 @@ from eigen_reptile.data import ImageBank, data_folder
 from eigen_reptile.data.io.archives import UnreadableFileError, ZipSource
 from eigen_reptile.errors import DataError
 from eigen_reptile.noise.config import NoiseConfig
+from eigen_reptile.runtime.files import expanded
 
 MAX_FILE_BYTES = 2**24
 ROUNDING = 1e-3
@@ -21,7 +22,7 @@ ROUNDING = 1e-3
 def find_noise_file(noise: NoiseConfig) -> Path:
     """The file of the noise settings, taken as it is or relative to the data folder."""
     assert noise.file is not None  # NoiseConfig checks this
-    candidates = [noise.file.expanduser(), data_folder() / noise.file]
+    candidates = [expanded(noise.file), data_folder() / noise.file]
     if found := next((candidate for candidate in candidates if candidate.is_file()), None):
         return found
     raise DataError(
