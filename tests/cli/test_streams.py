@@ -44,7 +44,7 @@ def printed_in(encoding: str, command: Sequence[str], code: int = 0) -> str:
         assert run(command) == code
         for stream in streams:
             stream.flush()
-    text = "".join(stream.buffer.getvalue().decode(encoding) for stream in streams)  # type: ignore[attr-defined]
+    text = "".join(stream.buffer.getvalue().decode(encoding) for stream in streams)
     assert "\x1b" not in text
     return text
 

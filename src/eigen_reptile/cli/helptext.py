@@ -97,7 +97,7 @@ def _first(settings: Sequence[Setting]) -> list[str]:
     brief = [setting._replace(field=setting.field._replace(about=_clause(setting.field.about))) for setting in chosen]
     return [
         "changed most often:",
-        *(line for setting in brief for line in row(_left(setting), _right(setting), COLUMN)),
+        *(line for setting in brief for line in row(_option_and_value(setting), _option_help(setting), COLUMN)),
     ]
 
 
