@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 from command_line import SMALL
+from eigen_reptile.cli.arguments import UsageError
 from eigen_reptile.cli.catalogue import entries, parse_names
 from eigen_reptile.cli.settings import TYRO_FLAGS, flags
 
@@ -70,7 +71,10 @@ def _names(command: str, rng: random.Random) -> list[str]:
 
 def _option(command: str, words: Sequence[str], rng: random.Random) -> list[str]:
     """A flag of the command with one or two values, separated by a space or an equals sign."""
-    types = parse_names(command, [*words, "--help"]).types if all(map(str.isascii, words)) and "" not in words else {}
+    try:
+        types = parse_names(command, [*words, "--help"]).types
+    except UsageError:
+        types = {}
     known = sorted(flags(command, types) - TYRO_FLAGS - {"--workers", "--jobs", "--engine", "--compile"})
     flag = rng.choice(known)
     values = [rng.choice(NUMBERS if rng.random() < 0.7 else WORDS) for _ in range(rng.choice((0, 1, 1, 1, 1, 2)))]

@@ -59,7 +59,7 @@ from eigen_reptile.training.presets import preset
             "train reptile sine --out run --evaluation.inner-steps 5 3",
             "evaluation.inner-steps must hold increasing numbers",
         ),
-        ("train reptile sine --out run --evaluation.way 3", "evaluation.way must be that of training, 1"),
+        ("train reptile sine --out run --evaluation.way 3", "evaluation.way must be the way of training, 1"),
         ("train reptile sine --out run --evaluation.noisy", "evaluation.noisy needs label noise"),
         (
             "train reptile sine --out run --seeds -1",
@@ -121,6 +121,16 @@ from eigen_reptile.training.presets import preset
         ("data noise glyphs --noise.kind symmetric --noise.rate 0.3 --labels 0", "--labels must be from 1 to"),
         ("data noise sine --noise.kind symmetric --noise.rate 0.3 --quiet", "sine has no class labels"),
         ("train reptile sine", "name the folder of the run: --out PATH"),
+        ("train reptile sine --out run -- --task.way 3", "--task.way stands after --, where there are no options"),
+        ("train reptile glyphs --out run --data.root x", "no option named --data.root for reptile glyphs"),
+        ("train reptile folder --out run --quiet --data.root ~nobody/x", "~nobody/x does not exist: set --data.root"),
+        ("train eigen-reptile-paper sine --out run --inner.steps 1", "inner.steps must be at least 2"),
+        ("train eigen-reptile-ispl sine --out run --inner.steps 1 --method.method.no-include-start", "at least 2"),
+        (
+            f"data noise glyphs --noise.kind symmetric --noise.rate 0.3 --data.size {10**30}",
+            "data.size must be below 2**31",
+        ),
+        ("data noise glyphs --noise.kind symmetric --noise.rate 0.3 --out .", "--out must name a file for the figure"),
         ("train maml glyphs --help iner", "no group of settings named iner: did you mean inner?"),
         ("train maml --help all", "name a method and a data set: eigen-reptile train METHOD DATASET --help all"),
         ("run", "name a recipe: sine"),
@@ -134,6 +144,14 @@ def test_a_wrong_argument_gives_one_line_and_creates_no_file(cli: Cli, command: 
     assert err.index("\n") == len(err) - 1
     assert plain(problem) in plain(err)
     assert "---" not in err  # the rules that tyro draws
+    assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("words", [("--out", ""), ("--out=",), ("--out", "run", "--seeds", " ")])
+def test_an_empty_argument_is_refused(cli: Cli, words: tuple[str, ...]) -> None:
+    printed = cli("train", "reptile", "sine", *SMALL, *words)
+    assert printed.code == 2
+    assert f"the value after {words[-2:][0].removesuffix('=')} is empty" in printed.problem()
     assert not list(Path().iterdir())
 
 
