@@ -12,7 +12,7 @@ from eigen_reptile.data import DATASETS
 from patterns import Patterns
 
 SEED = 0
-COUNT = 150
+COUNT = 100
 
 
 @pytest.fixture

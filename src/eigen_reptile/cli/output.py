@@ -164,7 +164,9 @@ def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
 
 def comparison_table(first: str, second: str, measure: str, comparisons: Sequence[Comparison]) -> Table:
     """One row for each number of shots and measure."""
-    table = Table(title=f"{measure} on the same test tasks: {first} minus {second}", title_justify="left")
+    table = Table(
+        title=f"{measure} on the same test tasks: {printable(first)} minus {printable(second)}", title_justify="left"
+    )
     for heading in ("", "first", "second", "difference over tasks", "p", "difference over seeds", "p"):
         table.add_column(heading)
     for comparison in comparisons:
