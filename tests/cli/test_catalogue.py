@@ -18,11 +18,14 @@ HEAVY = ("torch", "numpy", "scipy", "matplotlib", "tyro", "rich")
 LIGHT = [
     (0, "list"),
     (0, "list --json"),
+    (0, "list reptile methods"),
+    (0, "train maml --help"),
     (0, "--help"),
     (0, "--version"),
     *((0, f"{command} --help") for command in OPTIONS),
     (2, "trian"),
     (2, "train mml"),
+    (2, "train maml --out run"),
     (2, "train maml glyhps"),
     (2, "run sin"),
     (2, "run"),
@@ -51,12 +54,13 @@ def test_answers_without_heavy_imports(code: int, arguments: str) -> None:
         ("train", "maml glyphs --task.wya 3", "did you mean --task.way? (see eigen-reptile train maml glyphs --help)"),
         (
             "train",
-            "--task.wya=3",
-            "no option named --task.wya: did you mean --task.way? (see eigen-reptile train --help)",
+            "reptile sine --task.wya=3",
+            "no option named --task.wya: did you mean --task.way? (see eigen-reptile train reptile sine --help)",
         ),
         ("run", "sine --onyl x", "no option named --onyl: did you mean --only? (see eigen-reptile run sine --help)"),
         ("run", "theory --scale full", "no option named --scale"),
-        ("data", "noise glyphs --data.root x", "no option named --data.root"),
+        ("data", "noise glyphs --data.root x", "no option named --data.root for noise glyphs: it belongs to others"),
+        ("train", "reptile sine --data.skip_broken", "no option named --data.skip_broken for reptile sine"),
         ("train", "rptile", "no method named rptile: did you mean reptile?"),
         ("train", "reptile glyps", "no data set named glyps: did you mean glyphs?"),
         ("list", "--zzzzzz", "no option named --zzzzzz (see eigen-reptile list --help)"),
@@ -71,10 +75,10 @@ def test_unknown_names_and_flags_are_rejected(command: str, args: str, message: 
 @pytest.mark.parametrize(
     ("command", "args"),
     [
-        ("train", "--out x --task.way=3 --task.no-epochs --seeds -1"),
+        ("train", "reptile sine --out x --task.way=3 --task.no-epochs --seeds -1"),
         ("train", "maml glyphs --meta.final_lr 1 --evaluation.monitor_tasks 3"),
         ("train", "maml glyphs --no-such-flag --help"),
-        ("train", "maml --out x -- --no-such-flag"),
+        ("train", "maml glyphs --out x -- --no-such-flag"),
         ("run", "theory --only x"),
         ("report", "folder --json"),
         ("new-command", "--no-such-flag"),
@@ -148,7 +152,7 @@ def test_a_registry_that_was_extended_at_run_time_is_believed(monkeypatch: pytes
     from eigen_reptile.methods import METHODS
 
     monkeypatch.setitem(METHODS, "my-method", METHODS["reptile"])
-    catalogue.check_flags("train", ["my-method", "--method.order", "1"])
+    catalogue.check_flags("train", ["my-method", "sine", "--method.order", "1"])
 
 
 def tyro_flags(capsys: pytest.CaptureFixture[str], command: str, *names: str) -> set[str]:
@@ -163,7 +167,7 @@ def tyro_flags(capsys: pytest.CaptureFixture[str], command: str, *names: str) ->
 
 
 def commands() -> list[tuple[str, ...]]:
-    methods = [("train", name) for name in catalogue.entries("methods")]
+    methods = [("train", name, "glyphs") for name in catalogue.entries("methods")]
     datasets = [("train", "reptile", name) for name in catalogue.entries("datasets")]
     noise = [("data", "noise", name) for name in catalogue.entries("datasets")]
     others = [("quickstart",), ("eval",), ("run", "sine"), ("run", "theory"), ("report",), ("compare",)]
@@ -174,6 +178,15 @@ def commands() -> list[tuple[str, ...]]:
 def test_no_flag_of_tyro_is_rejected(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
     name, _, types = catalogue.parse_names(command[0], [*command[1:], "--help"])
     assert tyro_flags(capsys, *command) <= flags(name, types)
+
+
+@pytest.mark.parametrize(("method", "data"), [("maml", "glyphs"), ("eigen-reptile-ispl", "sine"), ("gnn", "folder")])
+def test_help_of_all_settings_shows_the_flags_of_tyro(
+    capsys: pytest.CaptureFixture[str], method: str, data: str
+) -> None:
+    assert cli.run(["train", method, data, "--help", "all"]) == 0
+    shown = set(re.findall(r"--[a-z][a-z0-9.-]*", capsys.readouterr().out))
+    assert shown == tyro_flags(capsys, "train", method, data)
 
 
 def test_flags_of_maml_on_glyphs_are_nearly_those_of_tyro(capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,7 +74,7 @@ def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(cli: C
     # 8 blocks of 512 bytes are enough for checkpoints of this network, but not for 80 lines of metrics.
     limited = ("sh", "-c", 'ulimit -f 8 && exec "$0" "$@"', sys.executable, "-m", "eigen_reptile")
     often = ("--checkpoint-every", "10", "--evaluation.every", "1", "--evaluation.snapshot-steps", "100")
-    command = ("train", "--out", "run", *SMALL, "--meta.steps", "80", *often)
+    command = ("train", "eigen-reptile", "sine", "--out", "run", *SMALL, "--meta.steps", "80", *often)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     stopped = subprocess.run([*limited, *command, "--quiet"], env=environment, capture_output=True, text=True)
     assert (stopped.returncode, stopped.stdout) == (1, "")

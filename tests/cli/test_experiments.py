@@ -54,7 +54,7 @@ def test_a_cell_that_fails_does_not_stop_the_others(cli: Cli, recipe: str) -> No
 )
 def test_a_run_that_diverges_suggests_what_to_try(cli: Cli, steps: str, reason: str) -> None:
     absurd = ("--meta.steps", steps, "--meta.lr", "1e9", "--seeds", "0", "1", "--json")
-    printed = cli("train", "--out", "run", *SMALL, *absurd)
+    printed = cli("train", "eigen-reptile", "sine", "--out", "run", *SMALL, *absurd)
     assert printed.code == 1
     assert printed.problem() == f"eigen-reptile: {reason}: try a smaller --meta.lr or --inner.lr"
     assert json.loads(printed.out)["results"]["eigen-reptile sine"]["test"] is None
@@ -88,7 +88,17 @@ def test_a_protocol_is_carried_out_and_changes_nothing_but_the_evaluation(
     cli: Cli, recipe: str, command: str, protocol: str
 ) -> None:
     if command == "train":
-        words: tuple[str, ...] = ("train", "reptile", "--meta.steps", "3", "--compile", "off", "--model.hidden", "4")
+        words: tuple[str, ...] = (
+            "train",
+            "reptile",
+            "sine",
+            "--meta.steps",
+            "3",
+            "--compile",
+            "off",
+            "--model.hidden",
+            "4",
+        )
         plain, evaluated = "plain", "evaluated"
     else:
         words, plain, evaluated = ("run", recipe, "--only", "reptile"), "plain/reptile", "evaluated/reptile"

@@ -58,13 +58,13 @@ def test_a_finished_run_is_evaluated_on_another_data_set(cli: Cli, images: Path)
 
 def test_an_evaluation_of_curves_can_be_reported(cli: Cli) -> None:
     often = ("--evaluation.snapshot-steps", "1", "3")
-    assert cli("train", "reptile", "--out", "all/run", *SMALL, *often, "--quiet") == (0, "", "")
+    assert cli("train", "reptile", "sine", "--out", "all/run", *SMALL, *often, "--quiet") == (0, "", "")
     assert cli("eval", "all/run", "--out", "all/again", "--evaluation.inner-steps", "3", "--quiet").code == 0
     assert cli("report", "all", "--quiet") == (0, "", "")
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_is_refused(cli: Cli) -> None:
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--checkpoint-every", "1", "--quiet") == (0, "", "")
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--checkpoint-every", "1", "--quiet") == (0, "", "")
     Path("run/checkpoints/step-000000003.safetensors").write_bytes(b"damaged")
     printed = cli("eval", "run", "--out", "new", "--quiet")
     assert printed.code == 2
@@ -73,10 +73,10 @@ def test_a_run_whose_last_checkpoint_is_damaged_is_refused(cli: Cli) -> None:
 
 
 def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--quiet") == (0, "", "")
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--quiet") == (0, "", "")
     assert cli("eval", "run", "--out", "again", "--quiet") == (0, "", "")
     assert cli("eval", "run", "--out", "again", "--quiet") == (0, "", "")
-    assert cli("train", "reptile", "--out", "again", *SMALL, "--quiet").code == 2
+    assert cli("train", "reptile", "sine", "--out", "again", *SMALL, "--quiet").code == 2
     assert cli("eval", "run", "--out", "run", "--quiet").code == 2
 
 
@@ -98,7 +98,7 @@ def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
 )
 def test_what_cannot_be_evaluated_is_reported(cli: Cli, words: tuple[str, ...], problem: str) -> None:
     for folder in ("run", "unfinished"):
-        assert cli("train", "reptile", "--out", folder, *SMALL, "--quiet").code == 0
+        assert cli("train", "reptile", "sine", "--out", folder, *SMALL, "--quiet").code == 0
     Path("unfinished/result.json").unlink()
     printed = cli("eval", *words)
     assert (printed.code, printed.out) == (2, "")

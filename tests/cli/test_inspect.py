@@ -74,8 +74,8 @@ def test_data_noise_refuses_settings_that_cannot_work(cli: Cli, images: Path, mo
     ],
 )
 def test_folders_without_usable_results_are_named(cli: Cli, command: str, problem: str) -> None:
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--quiet").code == 0
-    assert cli("train", "reptile", "--out", "other", *SMALL, "--data.points", "40", "--quiet").code == 0
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--quiet").code == 0
+    assert cli("train", "reptile", "sine", "--out", "other", *SMALL, "--data.points", "40", "--quiet").code == 0
     Path("file").touch()
     for folder in ("damaged", "empty"):
         Path(folder).mkdir()

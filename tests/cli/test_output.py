@@ -25,19 +25,19 @@ def test_progress_and_remaining_time_are_shown_on_a_narrow_terminal() -> None:
 
 
 def test_json_is_one_object_and_a_finished_run_is_not_repeated(cli: Cli) -> None:
-    first = cli("train", "reptile", "--out", "run", *SMALL, "--json")
+    first = cli("train", "reptile", "sine", "--out", "run", *SMALL, "--json")
     assert (first.code, first.err) == (0, "")
     test = saved("run/result.json")["test"]
     assert json.loads(first.out)["results"]["reptile sine"]["test"] == without_tasks(test)
     before = files("run")
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--json") == first
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--json") == first
     assert files("run") == before
 
-    assert cli("train", "reptile", "--out", "run", *SMALL, "--quiet") == (0, "", "")
-    table = cli("train", "reptile", "--out", "run", *SMALL).out
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--quiet") == (0, "", "")
+    table = cli("train", "reptile", "sine", "--out", "run", *SMALL).out
     assert all(f"{error:.4f}" in table for error in test[0]["mean"])
 
-    other = cli("train", "reptile", "--out", "run", *SMALL, "--inner.lr", "0.5", "--quiet")
+    other = cli("train", "reptile", "sine", "--out", "run", *SMALL, "--inner.lr", "0.5", "--quiet")
     assert other.code == 2
     assert "inner.lr is 0.02 in its config.json and 0.5 in this experiment" in other.problem()
     assert files("run") == before
@@ -66,7 +66,7 @@ def test_a_folder_of_mixed_images_trains_with_one_command_and_its_scores_are_sho
 
 def test_a_comparison_is_shown_as_a_table_and_as_json(cli: Cli) -> None:
     for name, seed in (("first", "0"), ("second", "1")):
-        assert cli("train", "reptile", "--out", name, *SMALL, "--seeds", seed, "--quiet") == (0, "", "")
+        assert cli("train", "reptile", "sine", "--out", name, *SMALL, "--seeds", seed, "--quiet") == (0, "", "")
     per_task = [np.array(saved(f"{name}/result.json")["test"][0]["per_task"]) for name in ("first", "second")]
     expected = (per_task[0] - per_task[1]).reshape(-1, 2).mean(1)  # one row for each number of inner steps
     comparisons = json.loads(cli("compare", "first", "second", "--json").out)["comparisons"]

@@ -143,6 +143,10 @@ class TrainOptions:
     output: Annotated[Output, tyro.conf.arg(name="")] = field(default_factory=Output)
 
 @dataclass(frozen=True)
+class QuickstartOptions(TrainOptions):
+    \"\"\"Start.\"\"\"
+
+@dataclass(frozen=True)
 class ReportOptions:
     \"\"\"Report.\"\"\"
     results: tyro.conf.Positional[Path]
@@ -164,8 +168,9 @@ def small_package(tmp_path: Path) -> Run:
     """The command line's light modules in a package of a few classes; runs Python code there."""
     package = tmp_path / "eigen_reptile"
     shutil.copytree(SOURCE / "cli", package / "cli", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("errors.py", "__main__.py"):
-        shutil.copy(SOURCE / file, package)
+    for file in ("errors.py", "__main__.py", "runtime/__init__.py", "runtime/text.py"):
+        (package / file).parent.mkdir(exist_ok=True)
+        shutil.copy(SOURCE / file, package / file)
     for name, text in PACKAGE.items():
         (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(text)
@@ -212,7 +217,9 @@ TRAIN_FLAGS = {
     ],
 )
 def test_flags_follow_the_class_of_the_method(small_package: Run, method: str, own_flags: set[str]) -> None:
-    found = value(small_package, f"sorted(settings.flags('train', c.parse_names('train', ['{method}']).types))")
+    found = value(
+        small_package, f"sorted(settings.flags('train', c.parse_names('train', ['{method}', 'waves']).types))"
+    )
     assert isinstance(found, list)
     assert set(found) - TYRO_FLAGS == TRAIN_FLAGS | own_flags
 
@@ -230,10 +237,17 @@ def test_flags_of_the_small_package_are_those_of_tyro(small_package: Run) -> Non
 
 def test_help_of_the_small_package(small_package: Run) -> None:
     shown = small_package("-m", "eigen_reptile", "train", "--help").stdout
-    assert shown.splitlines()[:3] == ["usage: eigen-reptile train [METHOD] [DATASET] [OPTIONS]", "", "Train."]
+    assert shown.splitlines()[:3] == ["usage: eigen-reptile train METHOD DATASET --out PATH [OPTIONS]", "", "Train."]
     assert "METHOD: step, long-step, sure-step, rotated, wrapped\nDATASET: waves\n" in shown
+    assert "  --out PATH                The folder.\n" in shown
+    assert "  --task.shots INT          Samples of each class.\n  --seeds INT ..." in shown
+    assert "train METHOD DATASET --help" in shown.splitlines()[-2] + shown.splitlines()[-1]
+
+
+def test_help_of_the_options_outside_of_and_inside_configs(small_package: Run) -> None:
+    shown = small_package("-m", "eigen_reptile", "quickstart", "--help").stdout
+    assert shown.splitlines()[:3] == ["usage: eigen-reptile quickstart [OPTIONS]", "", "Start."]
     assert "  --device {auto,cpu}       (default: auto)\n  --seeds INT ...           (default: 0 1)\n" in shown
     assert "  --out PATH                The folder.\n  --json                    Print JSON.\n" in shown
     assert "method options: The method.\n  --method.rate FLOAT       The rate, in units. (default: 1.0)\n" in shown
     assert "task options: The tasks.\n  --task.shots INT          Samples of each class. (default: 7)\n" in shown
-    assert "train METHOD DATASET --help" in shown.splitlines()[-2] + shown.splitlines()[-1]

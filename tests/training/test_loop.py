@@ -77,7 +77,7 @@ def test_compiled_training_agrees_with_plain(tmp_path: Path) -> None:
     # thread, because starting more takes longer than compiling this little.
     program, environment = Path(sys.executable).parent / "eigen-reptile", {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
     settings = "--meta.steps 20 --inner.steps 3 --model.hidden 8 --seeds 0 1 --evaluation.tasks 2"
-    words = f"train eigen-reptile --quiet --evaluation.monitor-tasks 2 {settings}".split()
+    words = f"train eigen-reptile sine --quiet --evaluation.monitor-tasks 2 {settings}".split()
     compiled, plain = ([*words, "--compile", how, "--out", str(tmp_path / how)] for how in ("on", "off"))
     subprocess.run([program, *compiled], env=os.environ | environment, check=True)
     subprocess.run([program, *plain], check=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 COMMAND = Path(sys.executable).parent / "eigen-reptile"
 STEPS = 100
 OPTIONS = (
-    *("train", "eigen-reptile", "--compile", "off", "--checkpoint-every", "10"),
+    *("train", "eigen-reptile", "sine", "--compile", "off", "--checkpoint-every", "10"),
     *("--meta.steps", str(STEPS), "--inner.steps", "3", "--model.hidden", "16", "16"),
     *("--evaluation.tasks", "4", "--evaluation.monitor-tasks", "2", "--evaluation.every", "5"),
     *("--evaluation.inner-steps", "0", "4", "--evaluation.snapshot-steps", "1", str(STEPS)),

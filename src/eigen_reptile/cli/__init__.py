@@ -13,9 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name
+from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_not_empty, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
+from eigen_reptile.cli.streams import discard_unwritten, prepare_streams
 from eigen_reptile.errors import ConfigError, DataError, RunError
+from eigen_reptile.runtime.text import printable
 
 
 class Command(NamedTuple):
@@ -48,7 +50,9 @@ COMMANDS = {
     "report": Command("inspect", "report_command", "write tables, figures and an HTML page from result files"),
     "compare": Command("inspect", "compare_command", "compare two runs on the same test tasks: compare RUN RUN"),
     "data": Command("inspect", "data_command", "show the effect of label noise on a data set: data noise DATASET"),
-    "list": Command("listing", "list_command", "list all methods, data sets, models and recipes"),
+    "list": Command(
+        "listing", "list_command", "show all methods, data sets, models and recipes, or one of them: list [NAME]"
+    ),
 }
 
 USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
@@ -60,11 +64,15 @@ def main() -> NoReturn:
     """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
     # Users can do nothing about deprecation warnings from inside torch.compile.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
+    prepare_streams()
     with contextlib.ExitStack() as stack:
         if os.environ.get("RANK", "0") != "0" and _is_worker():  # only the lead worker prints
-            nowhere = stack.enter_context(Path(os.devnull).open("w"))
+            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8", errors="replace"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-        sys.exit(run(sys.argv[1:]))
+        try:
+            sys.exit(run(sys.argv[1:]))
+        finally:
+            discard_unwritten()
 
 
 def _is_worker() -> bool:
@@ -75,15 +83,19 @@ def _is_worker() -> bool:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code."""
+    command = args[0] if args else ""
     try:
-        return _run(args)
-    except (UsageError, ConfigError, DataError) as error:
-        return _fail(fields_as_flags(str(error), args[0]), 2)
+        code = _run(args)
+        sys.stdout.flush()  # while its errors can be reported
+        return code
+    except UsageError as error:
+        return _fail(fields_as_flags(str(error), command), 2, error.choices)
+    except (ConfigError, DataError) as error:
+        return _fail(fields_as_flags(str(error), command), 2)
     except BrokenPipeError:  # the reader of our output has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush
         return 0
     except (RunError, OSError) as error:
-        return _fail(fields_as_flags(str(error), args[0]), 1)
+        return _fail(fields_as_flags(str(error), command), 1)
     except KeyboardInterrupt:
         return _fail("interrupted: repeat the command to continue from the last checkpoint", 130)
 
@@ -98,6 +110,7 @@ def _run(args: Sequence[str]) -> int:
         print(version("eigen-reptile"))
         return 0
     name, rest = take_name(args, COMMANDS, "command")
+    check_not_empty(args)
     if asks_for_help(rest):
         from eigen_reptile.cli.helptext import help_text
 
@@ -109,8 +122,7 @@ def _run(args: Sequence[str]) -> int:
     return 0
 
 
-def _fail(problem: str, code: int) -> int:
-    from eigen_reptile.runtime.text import printable
-
-    print(f"eigen-reptile: {printable(' '.join(problem.split()))}", file=sys.stderr)
+def _fail(problem: str, code: int, choices: Sequence[str] = ()) -> int:
+    with contextlib.suppress(OSError):  # nobody reads it
+        print(f"eigen-reptile: {printable(' '.join(problem.split()))}", *choices, sep="\n", file=sys.stderr, flush=True)
     return code

@@ -15,6 +15,11 @@ T = TypeVar("T")
 class UsageError(Exception):
     """An argument on the command line is wrong or missing."""
 
+    def __init__(self, problem: str, choices: Sequence[str] = ()) -> None:
+        super().__init__(problem)
+        self.choices = choices
+        """Lines that show what there is to choose from."""
+
 
 def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = None, about: str | None = None) -> T:
     """Let tyro parse the arguments; every error becomes a `UsageError` of one line."""
@@ -49,7 +54,10 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         with contextlib.redirect_stdout(helptext), contextlib.suppress(SystemExit):
             ask(["--help"])
         flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*", helptext.getvalue())))
-        raise unknown_option_error(unknown[0].partition("=")[0], flags, program)
+        flag = unknown[0].partition("=")[0]
+        if "--" in args and flag.replace("_", "-") in flags:
+            raise UsageError(f"{flag} stands after --, where there are no options: leave out -- (see {program} --help)")
+        raise unknown_option_error(flag, flags, program)
     return options
 
 
@@ -84,8 +92,22 @@ def take_name(
     raise UsageError(f"name a {kind}: {', '.join(known)}")
 
 
+def check_not_empty(args: Sequence[str]) -> None:
+    """Refuse an empty argument, because most often it is a variable of the shell that is not set."""
+    for before, arg in zip(("", *args), args, strict=False):
+        if not arg.strip() or (arg.startswith("--") and arg.endswith("=")):
+            where = arg.removesuffix("=") if arg.strip() else before
+            raise UsageError(f"the value after {where} is empty: is it a variable that is not set?")
+
+
 def asks_for_help(args: Sequence[str]) -> bool:
     return "-h" in args or "--help" in args
+
+
+def help_topic(args: Sequence[str]) -> str | None:
+    """The word after `--help`: the group of settings to explain, or `all`."""
+    after = list(dropwhile(lambda arg: arg not in ("-h", "--help"), args))[1:2]
+    return next((word for word in after if not word.startswith("-")), None)
 
 
 def check_positive(option: str, value: int) -> None:

@@ -12,7 +12,8 @@ from functools import cache
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
-from eigen_reptile.cli.arguments import asks_for_help, take_name, unknown_option_error
+from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name, unknown_option_error
+from eigen_reptile.cli.layout import one_line, wrapped
 from eigen_reptile.cli.settings import OPTIONS, TYRO_FLAGS, flags
 from eigen_reptile.cli.source import Class, Definition, class_of, definition, find_class
 
@@ -31,6 +32,7 @@ THEORY = {"theory": "Numerical tests of the theorems in the paper's appendices."
 
 CITED = "https://"
 """Docstrings that begin with a citation have a link in their first line."""
+LINK = re.compile(rf",? {CITED}[^\s,)]*[^\s,):.]")
 NAMES_AFTER = {
     "train": ("method", "data set"),
     "eval": ("run", "data set"),
@@ -134,8 +136,8 @@ def parse_names(command: str, args: Sequence[str]) -> CommandNames:
     for kind, word in zip(kinds, words, strict=False):
         if (known := _allowed_names(kind)) is not None:
             take_name([word], known, kind)
-    if command in ("run", "data") and not words and not asks_for_help(args):
-        take_name([], _allowed_names(kinds[0]) or {}, kinds[0])
+    if not asks_for_help(args):
+        _check_complete(command, words)
     given = dict(zip(kinds, words, strict=False))
     types = {
         "method": _entry_class("methods", given.get("method")),
@@ -144,8 +146,27 @@ def parse_names(command: str, args: Sequence[str]) -> CommandNames:
     return CommandNames("run theory" if given.get("recipe") in THEORY else command, words, types)
 
 
+def _check_complete(command: str, words: Sequence[str]) -> None:
+    """Raise a `UsageError` if a name is missing for which there is no default."""
+    if command in ("run", "data") and not words:
+        kind = NAMES_AFTER[command][0]
+        take_name([], _allowed_names(kind) or {}, kind)
+    if command == "train" and len(words) < 2:
+        usage = " ".join(("eigen-reptile train", *(words or ["METHOD"]), "DATASET --out PATH"))
+        missing = "data set" if words else "method and a data set"
+        methods = [] if words else [wrapped(f"methods: {', '.join(known_names('methods'))}", "  ")]
+        raise UsageError(f"name a {missing}: {usage}", [*methods, "data sets:", *overview("datasets")])
+
+
+def overview(kind: RegistryKind) -> list[str]:
+    """One line for each entry of a registry."""
+    abouts = {entry.name: entry.about for entry in entries(kind).values()} | (THEORY if kind == "recipes" else {})
+    column = max(map(len, abouts), default=0) + 4
+    return [one_line(name, LINK.sub("", about), column) for name, about in abouts.items()]
+
+
 def _allowed_names(kind: str) -> Mapping[str, Any] | None:
-    """The allowed names of a kind; None if every name is allowed."""
+    """The allowed names of a kind; None if any is."""
     match kind:
         case "method":
             return known_names("methods")
@@ -170,6 +191,9 @@ def check_flags(command: str, args: Sequence[str]) -> None:
             return
         if flag.startswith("--") and flag.replace("_", "-") not in known:
             program = " ".join(("eigen-reptile", command.split()[0], *words))
+            if flag.replace("_", "-") in flags(command):
+                chosen = " ".join(words)
+                raise UsageError(f"no option named {flag} for {chosen}: it belongs to others (see {program} --help)")
             raise unknown_option_error(flag, sorted(known - TYRO_FLAGS | {"--help"}), program)
 
 

@@ -30,6 +30,8 @@ from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import RECIPES
 from eigen_reptile.recipes.theorems import STUDIES, run_study
+from eigen_reptile.runtime.progress import phase
+from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, finished_experiment, run
@@ -42,18 +44,10 @@ LONGEST_TIMEOUT = 1_000_000
 
 
 def train_command(args: Sequence[str]) -> None:
-    method, rest = take_name(args, METHODS, "method", default="eigen-reptile")
-    data, rest = take_name(
-        rest, DATASETS, "data set", default="glyphs" if METHODS[method].requirements.classification_only else "sine"
-    )
+    method, rest = take_name(args, METHODS, "method")
+    data, rest = take_name(rest, DATASETS, "data set")
     default = TrainOptions(experiment=preset(DATASETS[data], METHODS[method]))
-    about = (
-        f"{TrainOptions.__doc__}\n\n"
-        f"train METHOD DATASET: methods are {', '.join(METHODS)}; data sets are {', '.join(DATASETS)}. "
-        "The default is eigen-reptile on sine, or on glyphs for a method that can only classify. The default values "
-        "below are those for the given method and data set."
-    )
-    options = parse(TrainOptions, rest, f"train {method} {data}", default, about)
+    options = parse(TrainOptions, rest, f"train {method} {data}", default)
     if options.out is None:
         raise UsageError("name the folder of the run: --out PATH")
     _check_work_options(options)
@@ -141,8 +135,8 @@ def _run_studies(args: Sequence[str]) -> None:
         print(json.dumps([str(path) for path in written]))
     elif not options.output.quiet:
         for path in written:
-            print(f"wrote {path}")
-        print(f"Tables and figures: eigen-reptile report {options.out}")
+            print(f"wrote {printable(str(path))}")
+        print(f"Tables and figures: eigen-reptile report {printable(str(options.out))}")
 
 
 def quickstart_command(args: Sequence[str]) -> None:
@@ -159,13 +153,14 @@ def quickstart_command(args: Sequence[str]) -> None:
                 ("glyphs", _quick_glyphs(METHODS[name], options.glyph_steps)),
             ):
                 results[f"{name} {data}"] = run(experiment, options.out / data / name, progress.start)
-    written = write_report(options.out, options.out / "report", ())
+        with phase(progress.start, "writing the report"):
+            written = write_report(options.out, options.out / "report", ())
     page = next(path for path in written if path.suffix == ".html")
     show_results(results, options.output, {"out": str(options.out), "report": str(page)})
     if not (options.output.quiet or options.output.json):
         for path in written:
-            print(f"wrote {path}")
-        print(f"\nOpen {page.resolve()} in a browser.")
+            print(f"wrote {printable(str(path))}")
+        print(f"\nOpen {printable(str(page.resolve()))} in a browser.")
 
 
 def _quick_sine(method: Method, steps: int) -> Experiment:

@@ -1,25 +1,39 @@
 """The help of a command, written from the source code of its options."""
 
 import ast
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
+from eigen_reptile.cli.arguments import UsageError, help_topic, unknown_name_message
 from eigen_reptile.cli.catalogue import RegistryKind, known_names, parse_names
 from eigen_reptile.cli.layout import NO_BREAK, row, wrapped
-from eigen_reptile.cli.settings import OPTIONS, Setting, default_settings, options_class
+from eigen_reptile.cli.settings import OPTIONS, Setting, default_settings, options_class, possible_settings
 from eigen_reptile.cli.source import definition
 
 COLUMN = 28
 """Where descriptions start."""
 
-WORDS = {"train": "[METHOD] [DATASET]", "eval": "RUN [DATASET]", "run": "RECIPE", "data": "noise [DATASET]"}
+GROUP_COLUMN = 14
+GENERAL = "general"
+"""The group of the options outside of any config."""
+
+FIRST = (
+    *("--out", "--data.root", "--task.way", "--task.shots", "--noise.kind", "--noise.rate"),
+    *("--meta.steps", "--meta.lr", "--inner.steps", "--inner.lr", "--seeds"),
+)
+"""The options of `train` that people change first."""
+
+WORDS = {"train": "METHOD DATASET", "eval": "RUN [DATASET]", "run": "RECIPE", "data": "noise [DATASET]"}
 """The names that precede the options."""
 
 WITH_NAMES = {
-    "train": "`eigen-reptile train METHOD DATASET --help` shows the options and defaults for that method and data set.",
     "eval": "`eigen-reptile eval RUN DATASET --help` shows the options for that data set and the settings of the run.",
     "data": "`eigen-reptile data noise DATASET --help` shows the options and defaults for that data set.",
 }
 """The last line for commands whose options depend on the names."""
+
+
+NAMES_FIRST = "eigen-reptile train METHOD DATASET --help shows all settings and their defaults there."
 
 
 def help_text(command: str, args: Sequence[str]) -> str | None:
@@ -27,6 +41,8 @@ def help_text(command: str, args: Sequence[str]) -> str | None:
     if command not in OPTIONS:
         return None
     command, words, _ = parse_names(command, args)
+    if command == "train":
+        return _train_help(words, help_topic(args))
     if command in WITH_NAMES and words not in ((), ("noise",)):
         return None
     settings = default_settings(command)
@@ -35,7 +51,84 @@ def help_text(command: str, args: Sequence[str]) -> str | None:
     parts = [[" ".join(filter(None, usage))], [wrapped(about)], _allowed_names(command), *_option_groups(settings)]
     if command in WITH_NAMES:
         parts.append([wrapped(WITH_NAMES[command])])
+    return _paragraphs(parts)
+
+
+def _train_help(words: Sequence[str], topic: str | None) -> str:
+    """The settings that people change first; given a method and a data set, their defaults and all other settings."""
+    if len(words) < 2:
+        if topic:
+            raise UsageError(f"name a method and a data set: eigen-reptile train METHOD DATASET --help {topic}")
+        return _paragraphs(
+            [
+                *_usage(WORDS["train"]),
+                _allowed_names("train"),
+                _first(possible_settings("train")),
+                [wrapped(NAMES_FIRST)],
+            ]
+        )
+    settings = default_settings("train", _preset(*words))
+    groups: dict[str, list[Setting]] = {}
+    for setting in settings:
+        groups.setdefault(_group(setting), []).append(setting)
+    if topic is None:
+        names = " ".join(words)
+        return _paragraphs([*_usage(names), _first(settings), _group_names(groups, names)])
+    if topic in groups:
+        return _paragraphs(_option_groups(groups[topic])[topic != GENERAL :])  # without that of --help
+    if topic != "all":
+        raise UsageError(unknown_name_message("group of settings", topic, ["all", *groups]))
+    return _paragraphs(_option_groups(settings))
+
+
+def _paragraphs(parts: Iterable[Sequence[str]]) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
+
+
+def _usage(names: str) -> list[list[str]]:
+    about = ast.get_docstring(options_class("train").node) or ""
+    return [[f"usage: eigen-reptile train {names} --out PATH [OPTIONS]"], [wrapped(about)]]
+
+
+def _first(settings: Sequence[Setting]) -> list[str]:
+    """The settings that people change first, with one clause about each."""
+    by_flag = {setting.flags[0]: setting for setting in reversed(settings) if setting.flags}
+    chosen = [by_flag[flag] for flag in FIRST if flag in by_flag]
+    brief = [setting._replace(field=setting.field._replace(about=_clause(setting.field.about))) for setting in chosen]
+    return [
+        "changed most often:",
+        *(line for setting in brief for line in row(_option_and_value(setting), _option_help(setting), COLUMN)),
+    ]
+
+
+def _clause(text: str) -> str:
+    return re.split(r"[.;] ", text)[0].removesuffix(".") + "."
+
+
+def _group_names(groups: Mapping[str, Iterable[Setting]], names: str) -> list[str]:
+    lines = [
+        wrapped(f"all settings by group, explained by `eigen-reptile train {names} --help GROUP` or `--help all`:")
+    ]
+    for group, settings in groups.items():
+        members = [
+            setting.flags[0].removeprefix("--").removeprefix(f"{group}.") for setting in settings if setting.flags
+        ]
+        lines += row(group, ", ".join(members), GROUP_COLUMN)
+    return lines
+
+
+def _preset(method: str, data: str) -> dict[str, ast.expr]:
+    """The defaults for a method on a data set. They are computed, so that torch has to be imported."""
+    from eigen_reptile.data import DATASETS
+    from eigen_reptile.methods import METHODS
+    from eigen_reptile.training.presets import preset
+
+    source = repr(preset(DATASETS[data], METHODS[method]))  # of a dataclass: an expression that would make it
+    return {"experiment": ast.parse(source, mode="eval").body}
+
+
+def _group(setting: Setting) -> str:
+    return setting.path[0] if len(setting.path) > 1 or setting.is_heading else GENERAL
 
 
 def _positional(settings: Iterable[Setting]) -> list[str]:

@@ -16,6 +16,9 @@ from eigen_reptile.cli.output import (
 from eigen_reptile.data import DATASETS, TaskShape
 from eigen_reptile.noise import class_names, measure_noise
 from eigen_reptile.report.paired import PairedDifference, compare_runs
+from eigen_reptile.runtime.progress import phase
+from eigen_reptile.runtime.text import printable
+from eigen_reptile.training.config import check_sizes
 
 MOST_LABELS = 100_000_000
 """More would not fit into memory."""
@@ -28,14 +31,15 @@ def report_command(args: Sequence[str]) -> None:
 
     options = parse(ReportOptions, args, "report")
     out = options.out or options.results / "report"
-    written = write_report(options.results, out, options.insert, options.benchmarks)
-    if options.benchmarks is not None:
-        written += write_performance(options.benchmarks, out)
+    with progress_bars(options.output) as progress, phase(progress.start, "writing the report"):
+        written = write_report(options.results, out, options.insert, options.benchmarks)
+        if options.benchmarks is not None:
+            written += write_performance(options.benchmarks, out)
     if options.output.json:
         print(json.dumps([str(path) for path in written]))
     elif not options.output.quiet:
         for path in written:
-            print(f"wrote {path}")
+            print(f"wrote {printable(str(path))}")
 
 
 def compare_command(args: Sequence[str]) -> None:
@@ -68,14 +72,20 @@ def data_command(args: Sequence[str]) -> None:
     options = parse(NoiseOptions, rest, f"data noise {data}", NoiseOptions(data=DATASETS[data]), about)
     if not 1 <= options.labels <= MOST_LABELS:
         raise UsageError(f"--labels must be from 1 to {MOST_LABELS}, not {options.labels}")
+    check_sizes(options.data, "data")
+    check_sizes(options.task, "task")
+    if options.out.is_dir() or not options.out.name:
+        raise UsageError(f"--out must name a file for the figure, not the folder {options.out}")
     if options.noise.kind == "none":
         raise UsageError("choose a kind of noise: --noise.kind symmetric, asymmetric, matrix or labels")
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
-        banks = options.data.load(progress.start)
+        with phase(progress.start, "loading data"):
+            banks = options.data.load(progress.start)
         if not class_names(banks):
             raise UsageError(f"{data} has no class labels: choose a data set of images")
         task = banks.train.feasible_shape(TaskShape(options.task.way, options.task.shots, 0))
-        found = measure_noise(banks.train, options.noise, class_names(banks), task, options.labels)
+        with phase(progress.start, "measuring the noise"):
+            found = measure_noise(banks.train, options.noise, class_names(banks), task, options.labels)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -89,4 +99,4 @@ def data_command(args: Sequence[str]) -> None:
     elif not options.output.quiet:
         print(f"{int(found.counts.sum()):,} labels, {100 * found.rate:.2f} % of them wrong")
         show_table(noise_table(found))
-        print(f"wrote {options.out}")
+        print(f"wrote {printable(str(options.out))}")

@@ -9,9 +9,13 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 def wrapped(text: str, later: str = "", first: str = "") -> str:
     """Wrap a text; `first` and `later` are the indentations of the first line and of the others."""
-    width = max(60, min(shutil.get_terminal_size().columns, 120))
-    lines = textwrap.fill(text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
+    lines = textwrap.fill(text, _width(), initial_indent=first, subsequent_indent=later, break_on_hyphens=False)
     return lines.replace(NO_BREAK, " ")
+
+
+def one_line(left: str, right: str, column: int) -> str:
+    """A term and as many words of its description as fit on the line."""
+    return f"  {left}".ljust(column) + textwrap.shorten(right, _width() - column, placeholder=" ...")
 
 
 def row(left: str, right: str, column: int) -> list[str]:
@@ -20,3 +24,7 @@ def row(left: str, right: str, column: int) -> list[str]:
     if len(left) + 4 <= column:
         return [f"  {left}".ljust(column) + "".join(lines[:1])[column:], *lines[1:]]
     return [f"  {left}", *lines]
+
+
+def _width() -> int:
+    return max(60, min(shutil.get_terminal_size().columns, 120))

@@ -197,7 +197,10 @@ class QuickstartOptions:
 @final
 @dataclass(frozen=True)
 class ListOptions:
-    """List all methods, data sets, models and recipes."""
+    """Show all methods, data sets, models and recipes on one screen, or what is known about some of them."""
 
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Names to describe, or kinds (methods, datasets, models, recipes) of which every entry is described; default: one
+    line for each."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()
     """What is printed."""

@@ -3,7 +3,8 @@
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -21,9 +22,11 @@ from rich.progress import (
 from rich.table import Column, Table
 
 from eigen_reptile.cli.options import Output
+from eigen_reptile.cli.progress_lines import VALIDATION, ProgressLines, progress_lines
 from eigen_reptile.noise import MeasuredNoise
 from eigen_reptile.report.paired import Comparison
 from eigen_reptile.report.tables import format_score
+from eigen_reptile.runtime.progress import ReportProgress, no_progress
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.result import Result
 
@@ -33,18 +36,16 @@ FEW_CLASSES = 12
 
 @final
 class ProgressBars:
-    """One progress bar for each named piece of work; none if there is no `Progress`."""
+    """One progress bar for each named piece of work; those that consist of one unit disappear when it is done."""
 
-    def __init__(self, bars: Progress | None) -> None:
+    def __init__(self, bars: Progress) -> None:
         self._bars = bars
 
-    def start(self, name: str, total: int) -> Callable[[int, Mapping[str, float]], None]:
-        if self._bars is None:
-            return lambda step, metrics: None
-        bars, task = self._bars, self._bars.add_task(name, total=total, note="")
-        shown = {
-            "score": "validation {:.3g}",
-            "ci95": "± {:.2g}",
+    def start(self, name: str, total: int) -> ReportProgress:
+        bars, task = self._bars, self._bars.add_task(name, total=total if total > 1 else None, note="")
+        if total == 1:
+            return lambda done, metrics: bars.update(task, visible=not done)
+        shown = VALIDATION | {
             "explained_variance_ratio": "variance {:.2f}",
             "length": "length {:.2g}",
             "cosine_to_reptile": "cosine {:.2f}",
@@ -66,22 +67,37 @@ class ProgressBars:
 def progress_columns() -> tuple[ProgressColumn, ...]:
     """Progress and remaining time at any width of the terminal; the notes are cut off if there is no room."""
     return (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        TextColumn(
+            "{task.fields[note]}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        ),
     )
 
 
+@final
+class NoProgress:
+    """Shows nothing."""
+
+    def start(self, name: str, total: int) -> ReportProgress:
+        return no_progress(name, total)
+
+
 @contextlib.contextmanager
-def progress_bars(output: Output) -> Iterator[ProgressBars]:
+def progress_bars(output: Output) -> Iterator[ProgressBars | ProgressLines | NoProgress]:
+    """Progress bars on a terminal, otherwise a line now and then."""
+    console = Console(stderr=True)
     if output.quiet or output.json:
-        yield ProgressBars(None)
-        return
-    with Progress(*progress_columns(), console=Console(stderr=True), expand=True) as bars:
-        yield ProgressBars(bars)
+        yield NoProgress()
+    elif console.is_interactive:
+        with Progress(*progress_columns(), console=console, expand=True) as bars:
+            yield ProgressBars(bars)
+    else:
+        with progress_lines(lambda line: print(line, file=sys.stderr, flush=True)) as lines:
+            yield lines
 
 
 @contextlib.contextmanager
@@ -127,7 +143,8 @@ def _as_json(result: Result) -> dict[str, Any]:
 
 def show_table(table: Table) -> None:
     """Print the whole table even if the terminal is narrower, because numbers must not be cut off."""
-    needed = Console(width=1000, markup=False, emoji=False).measure(table).maximum
+    wide = Console(width=1000, markup=False, emoji=False)  # a name may have brackets
+    needed = wide.measure(table).maximum
     Console(width=max(needed, Console().width), markup=False, emoji=False).print(table)
 
 
@@ -146,15 +163,17 @@ def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
             halves = scores.ci95_seeds if len(scores.per_seed) > 1 else scores.ci95_tasks
             texts = [format_score(measure, *pair) for pair in zip(scores.mean, halves, strict=True)]
             shown = dict(zip(scores.columns, texts, strict=True))
-            table.add_row(name, lr, str(scores.shots), *(shown.get(column, "") for column in columns))
+            table.add_row(printable(name), lr, str(scores.shots), *(shown.get(column, "") for column in columns))
         if not result.test:
-            table.add_row(name, lr)
+            table.add_row(printable(name), lr)
     return table
 
 
 def comparison_table(first: str, second: str, measure: str, comparisons: Sequence[Comparison]) -> Table:
     """One row for each number of shots and measure."""
-    table = Table(title=f"{measure} on the same test tasks: {first} minus {second}", title_justify="left")
+    table = Table(
+        title=f"{measure} on the same test tasks: {printable(first)} minus {printable(second)}", title_justify="left"
+    )
     for heading in ("", "first", "second", "difference over tasks", "p", "difference over seeds", "p"):
         table.add_column(heading)
     for comparison in comparisons:

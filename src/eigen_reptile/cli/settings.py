@@ -60,14 +60,18 @@ def flags(command: str, types: Mapping[str, Class | None] | None = None) -> froz
 
     Where a class is unknown, the flags of all that the field could hold are included.
     """
-    choose = partial(_possible_classes, types or {})
-    found = _settings(options_class(command), (), choose, (), {})
+    found = _settings(options_class(command), (), partial(_possible_classes, types or {}), (), {})
     return frozenset(flag for setting in found for flag in setting.flags) | TYRO_FLAGS
 
 
-def default_settings(command: str) -> list[Setting]:
-    """The options of a command without names: each field holds the class of its default."""
-    return list(_settings(options_class(command), (), _default_class, (), {}))
+def default_settings(command: str, given: Mapping[str, ast.expr] | None = None) -> list[Setting]:
+    """The options of a command if each field holds its default, or what is given for it."""
+    return list(_settings(options_class(command), (), _default_class, (), given or {}))
+
+
+def possible_settings(command: str) -> list[Setting]:
+    """The options of a command for all names that can precede them; the defaults depend on these and are left out."""
+    return list(_settings(options_class(command), (), partial(_possible_classes, {}), (), None))
 
 
 def _possible_classes(types: Mapping[str, Class | None], path: FieldPath, field: Field, config: Class) -> list[Class]:

@@ -15,6 +15,7 @@ from eigen_reptile.data.image_index import ImageIndex, read_images
 from eigen_reptile.data.io.archives import Source, UnreadableFileError
 from eigen_reptile.data.io.cache import Allocate, PackedSplit, load_or_build
 from eigen_reptile.errors import DataError
+from eigen_reptile.runtime.files import expanded
 from eigen_reptile.runtime.progress import StartProgress
 
 RULE = 1
@@ -72,9 +73,9 @@ class ImageDataset(Dataset):
     def _find_root(self, *names: str) -> Path | None:
         """The root if it is set, else the first of these names that exists in the data folder."""
         if self.root is not None:
-            if not self.root.expanduser().exists():
+            if not expanded(self.root).exists():
                 raise DataError(f"{self.root} does not exist: set `data.root` to the folder or archive with the images")
-            return self.root.expanduser()
+            return expanded(self.root)
         candidates = [data_folder() / file for name in names for file in (name, f"{name}.zip")]
         return next((candidate for candidate in candidates if candidate.exists()), None)
 

@@ -16,8 +16,8 @@ class NoiseConfig:
     """Label noise in meta-training."""
 
     kind: NoiseKind = "none"
-    """symmetric: flip to any other class; asymmetric: flip to the next class; matrix: flip by a class-transition matrix
-    from a file; labels: use the given labels from a file."""
+    """How labels become wrong. symmetric: flip to any other class; asymmetric: flip to the next class; matrix: flip by
+    a class-transition matrix from a file; labels: use the given labels from a file."""
     rate: float | None = None
     """Probability of a wrong label (p). For `matrix` and `labels`, the probability that the file is applied to a label
     at all; default: always."""

@@ -13,6 +13,7 @@ from eigen_reptile.data import ImageBank, data_folder
 from eigen_reptile.data.io.archives import UnreadableFileError, ZipSource, read_file
 from eigen_reptile.errors import DataError
 from eigen_reptile.noise.config import NoiseConfig
+from eigen_reptile.runtime.files import expanded
 
 MAX_FILE_BYTES = 2**24
 MAX_LABELS = 2**21
@@ -24,10 +25,10 @@ def find_noise_file(noise: NoiseConfig) -> Path:
     """The file of the noise settings, taken as it is or relative to the data folder."""
     assert noise.file is not None  # NoiseConfig checks this
     try:
-        candidates = [noise.file.expanduser(), data_folder() / noise.file]
+        candidates = [expanded(noise.file), data_folder() / noise.file]
         if found := next((candidate for candidate in candidates if candidate.is_file()), None):
             return found
-    except (OSError, RuntimeError) as error:  # such as a name that is too long, or a user who does not exist
+    except OSError as error:  # such as a name that is too long
         raise DataError(f"`noise.file` {str(noise.file)[:200]} cannot be used: {error!s:.200}") from error
     raise DataError(
         f"{' and '.join(map(str, dict.fromkeys(candidates)))} not found: set `noise.file` to an existing file"

@@ -12,6 +12,7 @@ from eigen_reptile.data import Folder
 from eigen_reptile.errors import RunError
 from eigen_reptile.methods import Method
 from eigen_reptile.recipes import RECIPES, published
+from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
 
@@ -156,7 +157,7 @@ def collect_results(folder: Path, required: bool = True) -> list[Group]:
         raise RunError(f"no result.json below {folder}: train something in this folder first")
     cells = sorted(map(read_cell, files), key=_folder_measure_and_data)
     groups = [tuple(members) for _, members in groupby(cells, key=_folder_measure_and_data)]
-    names = [_group_name(members, folder.resolve()) for members in groups]
+    names = [printable(_group_name(members, folder.resolve())) for members in groups]
     unique = [name if names.count(name) == 1 else f"{name}-{number}" for number, name in enumerate(names, 1)]
     return [Group(name, members) for name, members in zip(unique, groups, strict=True)]
 
@@ -179,7 +180,7 @@ def _group_name(cells: Sequence[Cell], results: Path) -> str:
 
 def read_cell(file: Path) -> Cell:
     """The result in a file; RunError if it cannot be read."""
-    return Cell(file.parent.name, file.parent, read_result(file))
+    return Cell(printable(file.parent.name), file.parent, read_result(file))
 
 
 def shots_and_columns(cells: Sequence[Cell]) -> list[tuple[int, str]]:

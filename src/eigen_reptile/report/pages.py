@@ -67,6 +67,8 @@ def _with_tables(file: Path, sections: Sequence[Section]) -> str:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RunError(f"{file} is not a text in UTF-8: {error.reason}") from error
     for section in sections:
         begin, end = f"<!-- report:{section.name} -->\n", "<!-- end -->"
         before, *parts = text.split(begin)

@@ -80,6 +80,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
+def expanded(path: Path) -> Path:
+    """The path with the home folder in place of ~; as it is if there is no such folder."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def differences(first: Any, second: Any, origins: tuple[str, str], name: str = "") -> list[str]:
     """The entries in which two JSON values differ, one line each, with dotted names and where each value is from."""
     if isinstance(first, dict) and isinstance(second, dict):

@@ -103,7 +103,7 @@ class Experiment:
             raise ConfigError(f"`seeds` must hold one or more whole numbers from 0 to 2**63 - 1, not {self.seeds}")
         if len(set(self.seeds)) < len(self.seeds):
             raise ConfigError(f"`seeds` holds a seed twice: {self.seeds}")
-        _check_sizes(self)
+        check_sizes(self)
         if self.evaluation.noisy and self.noise.kind == "none":
             raise ConfigError("`evaluation.noisy` needs label noise: set `noise.kind` to symmetric, or another kind")
         if self.data.is_classification and self.task.way < 2:
@@ -154,15 +154,15 @@ class Experiment:
         return tuple(Replica(lr, seed) for lr in self.meta.lr for seed in self.seeds)
 
 
-def _check_sizes(value: Any, name: str = "") -> None:
+def check_sizes(value: Any, name: str = "") -> None:
     """Refuse numbers that are too large for a float32 tensor or for its shape, wherever they are in an experiment."""
     if is_dataclass(value):
         for entry in fields(value):
             if not entry.name.startswith("seed"):  # seeds may have 63 bits
-                _check_sizes(getattr(value, entry.name), f"{name}.{entry.name}" if name else entry.name)
+                check_sizes(getattr(value, entry.name), f"{name}.{entry.name}" if name else entry.name)
     elif isinstance(value, tuple):
         for item in value:
-            _check_sizes(item, name)
+            check_sizes(item, name)
     elif isinstance(value, int) and value >= 2**31:
         raise ConfigError(f"`{name}` must be below 2**31, not {value}")
     elif isinstance(value, float) and math.isfinite(value) and abs(value) > torch.finfo(torch.float32).max:

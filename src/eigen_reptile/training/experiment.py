@@ -61,7 +61,7 @@ def run(
         started = time.monotonic()
         try:
             log.save_environment(asdict(environment))
-            state = train(setup, log, checkpoint_every, report)
+            state = train(setup, log, checkpoint_every, report, start_progress)
             metrics = [upgrade_metrics(line) for line in log.metrics()]
             result = conclude(setup, state, metrics, environment, start_progress)
             result = replace(result, seconds=round(time.monotonic() - started, 1))

@@ -13,7 +13,7 @@ from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
 from eigen_reptile.runtime.process import configure_process
-from eigen_reptile.runtime.progress import ReportProgress, no_progress
+from eigen_reptile.runtime.progress import ReportProgress, StartProgress, no_progress, phase
 from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.training.config import Experiment
@@ -33,7 +33,9 @@ CHECKPOINT_SECONDS = 120
 
 
 @torch.no_grad()
-def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress) -> TrainState:
+def train(
+    setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress, start_progress: StartProgress
+) -> TrainState:
     """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one."""
     configure_process()
     exp = setup.exp
@@ -45,7 +47,8 @@ def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgre
     seconds = 0.0
     if state.step == 0:
         run.start_metrics(-1)
-        state, _ = _validate_and_log(setup, run, state, seconds)
+        with phase(start_progress, "validation before the first iteration"):
+            state, _ = _validate_and_log(setup, run, state, seconds)
     else:
         run.start_metrics(state.step)
         report(state.step, {})

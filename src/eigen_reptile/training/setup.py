@@ -17,7 +17,7 @@ from eigen_reptile.nn.compiler import Compiler
 from eigen_reptile.noise import LabelFlipper, add_noise
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.memory import check_memory, out_of_memory_as_run_error
-from eigen_reptile.runtime.progress import ReportProgress, StartProgress
+from eigen_reptile.runtime.progress import ReportProgress, StartProgress, phase
 from eigen_reptile.runtime.rng import Purpose
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.evaluate import MODES, Initialisation, Mode, Scores, evaluate
@@ -72,8 +72,9 @@ def set_up(
     if trains:
         _check_training(exp, workers)
     place = find_device(device)
-    loaded = exp.data.load(start_progress)
-    banks, flipper = add_noise(loaded, exp.noise, exp.evaluation.noisy)
+    with phase(start_progress, "loading data"):
+        loaded = exp.data.load(start_progress)
+        banks, flipper = add_noise(loaded, exp.noise, exp.evaluation.noisy)
     if trains and exp.task.epochs:
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)

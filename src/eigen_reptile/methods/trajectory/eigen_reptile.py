@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.direction import Length, main_direction_or_nan
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods.method import unweighted
 from eigen_reptile.methods.trajectory.trajectory_method import DIRECTION, TaskDirections, TrajectoryMethod
 
@@ -47,6 +48,11 @@ class EigenReptile(TrajectoryMethod):
 
     def direction_of(self, W: Float[Tensor, "S B rows d"]) -> TaskDirections:
         rows = W if self.include_start else W[:, :, 1:]
+        if rows.shape[2] < 2:
+            raise ConfigError(
+                "a main direction needs two points: `inner.steps` must be at least 2 unless the starting point is one "
+                "(`method.include_start`)"
+            )
         (e, zeta, length), _ = main_direction_or_nan(rows, length=self.length, fix_sign=self.fix_sign)
         movement = W[:, :, -1] - W[:, :, 0]
         norm = movement.norm(dim=-1).clamp(min=torch.finfo(movement.dtype).tiny)

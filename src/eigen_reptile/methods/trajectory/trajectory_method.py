@@ -4,10 +4,11 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from eigen_reptile.inner import InnerState, adapt, trajectory
+from eigen_reptile.inner import InnerConfig, InnerState, adapt, trajectory
 from eigen_reptile.methods.method import (
     Adaptation,
     MetaBatch,
@@ -23,6 +24,10 @@ from eigen_reptile.tasks import Tasks
 
 DIRECTION = "direction"
 """The only term of the update."""
+
+
+FEW_STEPS = 10
+"""No method needs more points than this many inner steps have."""
 
 
 class TaskDirections(NamedTuple):
@@ -53,7 +58,12 @@ class TrajectoryMethod(Method):
 
     @property
     def requirements(self) -> Requirements:
-        return Requirements()
+        return Requirements(batches_to_draw=self._batches_to_draw)
+
+    def _batches_to_draw(self, inner: InnerConfig) -> int:
+        if inner.steps <= FEW_STEPS:
+            self.direction_of(torch.zeros(1, 1, inner.steps + 1, 1))  # ConfigError if it needs more points
+        return inner.steps
 
     def meta_update(self, batch: MetaBatch) -> MetaUpdate:
         direction_of = self.direction_of

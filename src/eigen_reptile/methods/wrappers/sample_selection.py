@@ -74,6 +74,7 @@ class WithSampleSelection(Method):
     def _batches_to_draw(self, inner: InnerConfig) -> int:
         if inner.batch is None:
             raise ConfigError("`inner.batch` must be a number of samples for a method that selects samples, not None")
+        self.method.requirements.batches_to_draw(inner)  # the inner loop must suit it, too
         return self.selector.batches_to_draw(inner)
 
     def meta_update(self, batch: MetaBatch) -> MetaUpdate:

@@ -1,0 +1,41 @@
+"""Standard output and error that accept every text, in any encoding, whether or not anybody reads it."""
+
+import codecs
+import io
+import os
+import sys
+from pathlib import Path
+
+IN_ASCII = "eigen_reptile.in_ascii"
+REPLACEMENTS = {"±": "+-", "…": "..."}
+"""Characters that are printed as others where the encoding does not have them."""
+
+
+def prepare_streams() -> None:
+    """Replace streams that the caller has closed, and let them replace characters that they cannot encode."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # nor may the next file that is opened take its number
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (open until the end)
+    codecs.register_error(IN_ASCII, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=IN_ASCII)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """What is written in place of characters that cannot be encoded: an ASCII look-alike or an escape sequence."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    characters = error.object[error.start : error.end]
+    escaped = (REPLACEMENTS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in characters)
+    return "".join(escaped), error.end
+
+
+def discard_unwritten() -> None:
+    """Discard what can no longer be written, because the interpreter would complain about it when it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
