@@ -129,7 +129,7 @@ def other_seeds(value: dict[str, Any]) -> None:
 def test_the_result_of_other_seeds_is_refused(finished: dict[str, Path], tmp_path: Path) -> None:
     file = copied(finished["images"], tmp_path / "run", other_seeds)
     for read in (partial(read_result, file), partial(run, IMAGES, tmp_path / "run")):
-        with pytest.raises(RunError, match=r"another experiment: seeds is \[7, 8\] there and \[3, 4\] here"):
+        with pytest.raises(RunError, match=r"another experiment: seeds is \[7, 8\] in the result and \[3, 4\] in this"):
             read()
     (tmp_path / "run" / "config.json").unlink()
     assert read_result(file).experiment.seeds == (7, 8)

@@ -14,6 +14,9 @@ from torch import Tensor
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.strict_json import MOST_BYTES, parse_json
 
+LONGEST_SHOWN = 200
+"""Characters of a value in a message."""
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary file, then rename it: after a crash the path has the old content or the new."""
@@ -94,4 +97,8 @@ def differences(first: Any, second: Any, origins: tuple[str, str], name: str = "
         return lines
     if first == second:
         return []
-    return [f"{name} is {json.dumps(first)} in {origins[0]} and {json.dumps(second)} in {origins[1]}"]
+    shown = [
+        text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+        for text in map(json.dumps, (first, second))
+    ]
+    return [f"{name} is {shown[0]} in {origins[0]} and {shown[1]} in {origins[1]}"]

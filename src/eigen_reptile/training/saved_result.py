@@ -42,7 +42,9 @@ def read_experiment(file: Path) -> Experiment:
 
 def check_belongs(result: Result, exp: Experiment, file: Path) -> None:
     """Raise RunError if a result is that of another experiment."""
-    if result.experiment != exp and (different := differences(to_json(exp), to_json(result.experiment))):
+    if result.experiment == exp:
+        return
+    if different := differences(to_json(result.experiment), to_json(exp), ("the result", "this experiment")):
         raise RunError(f"{file} is the result of another experiment: {'; '.join(different[:5])}. {REPAIR}")
 
 
