@@ -144,8 +144,8 @@ def test_how_a_run_was_trained_does_not_matter(runs: Path, compare: Compare, tmp
         experiment["meta"]["steps"] = 100
         experiment["evaluation"] |= {"every": 5, "monitor_tasks": 7, "inner_steps": [9], "batch": 2}
         experiment["seeds"] = [8, 9]
-        for replica, seed in zip(result["replicas"], experiment["seeds"], strict=True):
-            replica["seed"] = seed
+        for replica in result["replicas"]:
+            replica["seed"] = {3: 8, 5: 9}[replica["seed"]]
 
     other = changed(runs / "reptile", tmp_path / "other", otherwise_trained)
     code, out, err = compare(runs / "eigen-reptile", other, "--json")
