@@ -13,11 +13,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 with install_import_hook("eigen_reptile", "beartype.beartype"):
     import eigen_reptile
+    import eigen_reptile.cli.checking
     import eigen_reptile.cli.experiments
     import eigen_reptile.cli.inspect
     import eigen_reptile.cli.listing
     import eigen_reptile.report.pages  # which the command line imports only where it draws
-    import eigen_reptile.report.performance  # noqa: F401
+    import eigen_reptile.report.performance
+    import eigen_reptile.training.check_run  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,8 @@ def test_verdicts_on_images_need_both_tasks_and_seeds(
         ours = name == "eigen-reptile-authors"
         scores = tasks + (shift + wiggle if ours else 0.0)
         result["experiment"]["seeds"] = list(range(len(seeds)))
+        result["replicas"] = result["replicas"][: len(seeds)]
+        result["learning_curve"]["score"] = [row[: len(seeds)] for row in result["learning_curve"]["score"]]
         for test in result["test"]:
             test["per_task"] = [[scores.tolist()] * len(seeds)] * 2
             test["per_seed"] = [[0.5 + (seed if ours else 0.0)] * 2 for seed in seeds]

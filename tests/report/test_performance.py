@@ -9,7 +9,14 @@ from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.report.performance import ORDER, write_performance
 from eigen_reptile.runtime.files import write_json
 
-HERE = {"command": "bench it", "threads": 2, "machine": "m", "torch": "2", "version": "1", "commit": "abc"}
+HERE: dict[str, str | float | None] = {
+    "command": "bench it",
+    "threads": 2,
+    "machine": "m",
+    "torch": "2",
+    "version": "1",
+    "commit": "abc",
+}
 SPEEDS = BenchmarkTable(
     "Sine wave",
     "What it is about.",

@@ -1,7 +1,10 @@
 """The run folder under real damage: a full disk, truncated files, flipped bits, a second process."""
 
 import json
+import os
 import resource
+import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -17,12 +20,14 @@ from torch import Tensor
 
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.methods import EigenReptile
+from eigen_reptile.runtime.checkpoints import Clock
 from eigen_reptile.runtime.files import read_tensors, write_atomically, write_json
 from eigen_reptile.runtime.run_folder import RunFolder
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.experiment import run_folder
 from eigen_reptile.training.serialise import to_json
 
+CLOCK = Clock(1.5, 2.25)
 CONFIG = {"meta": {"steps": 30, "lr": [1.0]}, "seeds": [0]}
 
 
@@ -100,10 +105,119 @@ def flip_a_bit(file: Path) -> None:
 
 def test_the_newest_two_checkpoints_are_kept_and_the_newest_loads_bit_for_bit(run: RunFolder) -> None:
     for step in (9, 10, 100):
-        run.save_checkpoint(step, state(step))
+        run.save_checkpoint(step, state(step), CLOCK)
         assert loads_bit_for_bit(run, step)
     kept = {checkpoint_file(run, step, suffix) for step in (10, 100) for suffix in (".json", ".safetensors")}
     assert set((run.path / "checkpoints").iterdir()) == kept
+
+
+def edited(file: Path, **changes: Any) -> None:
+    """Change entries, and leave everything else as it is."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def test_a_checkpoint_keeps_the_clock(run: RunFolder) -> None:
+    run.save_checkpoint(10, state(10), Clock(0.1 + 0.2, 1 / 3))
+    loaded = run.load_checkpoint()
+    assert loaded is not None
+    assert loaded.clock == (0.1 + 0.2, 1 / 3)
+    assert run.seconds(10) == 1 / 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": 1_000_000},
+        {"step": 10},
+        {"step": True},
+        {"experiment": "0" * 64},
+        {"experiment": None},
+        {"clock": {"training": 0.0, "total": 0.0}},
+        {"metrics": {"bytes": 0, "sha256": "0" * 64}},
+        {"metrics": None},
+        {"sha256": "0" * 64},
+        {"checksum": "0" * 64},
+        {"checksum": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_an_edited_entry_of_a_checkpoint_is_noticed_and_the_previous_one_is_loaded(
+    run: RunFolder, caplog: pytest.LogCaptureFixture, changes: dict[str, Any]
+) -> None:
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.save_checkpoint(20, state(20), CLOCK)
+    edited(checkpoint_file(run, 20, ".json"), **changes)
+    assert loads_bit_for_bit(run, 10)
+    assert "the checkpoint of step 20 is damaged" in caplog.text
+    assert len(run.damage()) == 1
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_not_believed(run: RunFolder) -> None:
+    run.save_checkpoint(10, state(10), CLOCK)
+    for suffix in (".json", ".safetensors"):
+        checkpoint_file(run, 10, suffix).rename(checkpoint_file(run, 30, suffix))
+    assert run.load_checkpoint() is None
+
+
+def test_the_checkpoint_of_another_experiment_is_not_continued(
+    run: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RunFolder.open(tmp_path / "other", CONFIG | {"seeds": [1]}) as other:
+        other.save_checkpoint(20, state(20), CLOCK)
+    run.save_checkpoint(10, state(10), CLOCK)
+    for suffix in (".json", ".safetensors"):
+        checkpoint_file(other, 20, suffix).rename(checkpoint_file(run, 20, suffix))
+    assert loads_bit_for_bit(run, 10)
+    assert "it belongs to a run with other settings" in caplog.text
+
+
+@pytest.mark.parametrize("damage", [cut, flip_a_bit, Path.unlink, lambda file: file.write_bytes(b"")])
+def test_damaged_metrics_are_noticed_and_parameters_are_not_thrown_away(
+    run: RunFolder, damage: Callable[[Path], object]
+) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.save_checkpoint(20, state(20), CLOCK)
+    damage(run.path / "metrics.jsonl")
+    with pytest.raises(RunError, match=r"metrics\.jsonl .*Restore it from a copy; or delete .*/checkpoints to train"):
+        run.load_checkpoint()
+    assert len(list((run.path / "checkpoints").iterdir())) == 4
+
+
+def test_a_run_continues_before_the_damage_to_its_metrics(run: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.log("train", 15, {"loss": 0.25})
+    run.save_checkpoint(20, state(20), CLOCK)
+    cut(run.path / "metrics.jsonl")
+    assert loads_bit_for_bit(run, 10)
+    assert "metrics.jsonl is incomplete" in caplog.text
+    assert "skipping the checkpoint of step 20" in caplog.text
+    run.start_metrics(10)
+    assert [line["step"] for line in run.metrics()] == [5]
+
+
+def test_lines_after_the_checkpoint_are_dropped_whatever_step_they_claim(run: RunFolder) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    run.save_checkpoint(10, state(10), CLOCK)
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'\0\0\0\n{"kind": "train", "step": 7, "loss": 7}\n')
+    assert loads_bit_for_bit(run, 10)
+    run.start_metrics(10)
+    assert run.metrics() == [{"kind": "train", "step": 5, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("damage", [cut, Path.unlink])
+def test_metrics_that_another_process_changes_are_not_continued(run: RunFolder, damage: Callable[[Path], None]) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    damage(run.path / "metrics.jsonl")
+    with pytest.raises(RunError, match=r"metrics\.jsonl"):
+        run.log("train", 6, {"loss": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -113,8 +227,8 @@ def test_the_newest_two_checkpoints_are_kept_and_the_newest_loads_bit_for_bit(ru
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
     run: RunFolder, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], suffix: str
 ) -> None:
-    run.save_checkpoint(10, state(10))
-    run.save_checkpoint(20, state(20))
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.save_checkpoint(20, state(20), CLOCK)
     damage(checkpoint_file(run, 20, suffix))
     assert loads_bit_for_bit(run, 10)
     (record,) = caplog.records
@@ -135,7 +249,7 @@ def test_other_tensors_are_saved_bit_for_bit_and_damage_to_them_is_reported(run:
 
 
 def test_a_checkpoint_without_its_description_is_ignored(run: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
-    run.save_checkpoint(10, state(10))
+    run.save_checkpoint(10, state(10), CLOCK)
     checkpoint_file(run, 10, ".json").unlink()
     assert run.load_checkpoint() is None
     assert not caplog.records
@@ -145,13 +259,13 @@ def test_damaged_checkpoints_are_reported_and_do_not_displace_later_ones(
     run: RunFolder, caplog: pytest.LogCaptureFixture
 ) -> None:
     for step in (100, 200):
-        run.save_checkpoint(step, state(step))
+        run.save_checkpoint(step, state(step), CLOCK)
         cut(checkpoint_file(run, step, ".safetensors"))
     half_written = run.path / "checkpoints/.step-000000300.safetensors.1.tmp"
     half_written.touch()
     assert run.load_checkpoint() is None
     assert "starting from the beginning" in caplog.records[-1].getMessage()
-    run.save_checkpoint(10, state(10))
+    run.save_checkpoint(10, state(10), CLOCK)
     assert loads_bit_for_bit(run, 10)
     assert not half_written.exists()
 
@@ -198,7 +312,7 @@ def test_a_restart_drops_metrics_after_the_checkpoint_also_in_tensorboard(run: R
     run.start_metrics(20)
     assert [line["step"] for line in run.metrics()] == [0, 10, 20]
     run.log("validation", 25, {"mean_error": 0.5, "replicas": 2})
-    run.save_checkpoint(25, {})  # flushes: after a kill, TensorBoard's file is complete up to here
+    run.save_checkpoint(25, {}, CLOCK)  # flushes: after a kill, TensorBoard's file is complete up to here
     errors = {("validation/mean_error", step, value) for step, value in ((0, 0.0), (10, 2.5), (20, 5.0), (25, 0.5))}
     assert shown_by_tensorboard(run.path) == errors | {("validation/replicas", 25, 2.0)}
 
@@ -211,7 +325,88 @@ def test_a_result_that_is_not_finite_is_refused_and_the_old_one_is_kept(run: Run
     assert run.result() == {"error": 0.25}
 
 
+def test_an_edited_result_is_noticed_and_one_without_a_checksum_is_read(run: RunFolder) -> None:
+    run.save_result({"error": 0.25, "of": [1, 2]})
+    file = run.path / "result.json"
+    edited(file)
+    assert run.result() == {"error": 0.25, "of": [1, 2]}  # in another layout
+    edited(file, error=0.2)
+    with pytest.raises(RunError, match=r"result\.json is damaged: its checksum is wrong"):
+        run.result()
+    write_json(file, {"error": 0.2})
+    assert run.result() == {"error": 0.2}
+
+
 # The folder
+
+
+def write_everything(run: RunFolder) -> list[Callable[[], None]]:
+    return [
+        lambda: run.log("train", 1, {"loss": 0.5}),
+        lambda: run.save_checkpoint(1, state(1), CLOCK),
+        lambda: run.save_result({}),
+        lambda: run.save_environment({}),
+        lambda: run.save_tensors("some.safetensors", state(1)),
+        lambda: run.start_metrics(-1),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_process_whose_folder_was_taken_over_stops_writing(tmp_path: Path, number: int) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        run.start_metrics(-1)
+        shutil.rmtree(tmp_path / "run")
+        with RunFolder.open(tmp_path / "run", CONFIG) as other:
+            other.start_metrics(-1)
+            before = contents(tmp_path)
+            with pytest.raises(ConfigError, match="was removed or taken over by another process"):
+                write_everything(run)[number]()
+            assert contents(tmp_path) == before
+            other.log("train", 1, {"loss": 0.5})
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_process_whose_folder_was_removed_does_not_make_it_again(tmp_path: Path, number: int) -> None:
+    with RunFolder.open(tmp_path / "run", CONFIG) as run:
+        run.start_metrics(-1)
+        shutil.rmtree(tmp_path / "run")
+        with pytest.raises(ConfigError, match="was removed or taken over by another process"):
+            write_everything(run)[number]()
+    assert list(tmp_path.iterdir()) == []
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_what_killed_processes_left_half_written_is_deleted(tmp_path: Path) -> None:
+    with RunFolder.open(tmp_path, CONFIG) as run:
+        run.save_checkpoint(10, state(10), CLOCK)
+    before = contents(tmp_path)
+    for name in (".metrics.jsonl.123.tmp", ".result.json.4.tmp", "checkpoints/.step-000000020.json.5.tmp"):
+        (tmp_path / name).write_bytes(b"half")
+    (tmp_path / "notes.tmp").write_bytes(b"not ours")
+    with RunFolder.open(tmp_path, CONFIG):
+        assert contents(tmp_path) == before | {tmp_path / "notes.tmp": b"not ours"}
+
+
+def test_the_folder_is_synced_after_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    replace, fsync = os.replace, os.fsync
+
+    def note_rename(source: Any, target: Any, **places: Any) -> None:
+        done.append("rename")
+        replace(source, target, **places)
+
+    def note_sync(file: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        fsync(file)
+
+    monkeypatch.setattr(os, "replace", note_rename)
+    monkeypatch.setattr(os, "rename", note_rename)
+    monkeypatch.setattr(os, "fsync", note_sync)
+    write_atomically(tmp_path / "file", b"new")
+    assert done == ["file", "rename", "folder"]
 
 
 def test_another_config_is_refused_with_each_field_and_both_values(tmp_path: Path) -> None:
@@ -247,12 +442,11 @@ def without(config: dict[str, Any], name: str) -> dict[str, Any]:
 def test_a_setting_that_an_old_config_lacks_has_its_default(
     tmp_path: Path, name: str, now: Experiment, difference: str
 ) -> None:
-    with run_folder(tmp_path, Experiment()) as run:
-        run.save_checkpoint(10, state(10))
     older = without(to_json(Experiment()), name)
     assert older != to_json(Experiment())
     write_json(tmp_path / "config.json", older)
     with run_folder(tmp_path, Experiment()) as run:
+        run.save_checkpoint(10, state(10), CLOCK)
         assert loads_bit_for_bit(run, 10)
     with pytest.raises(ConfigError) as refused, run_folder(tmp_path, now):
         pass
@@ -273,7 +467,7 @@ def test_an_unreadable_config_is_refused_with_a_reason(tmp_path: Path, saved: An
 
 def test_a_run_without_its_config_is_refused(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path, CONFIG) as run:
-        run.save_checkpoint(10, state(10))
+        run.save_checkpoint(10, state(10), CLOCK)
     (tmp_path / "config.json").unlink()
     assert "is not empty and not the folder of a run" in refusal(tmp_path)
 

@@ -16,7 +16,8 @@ from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, finished_experiment, run
-from eigen_reptile.training.result import Result, read_result
+from eigen_reptile.training.result import Result
+from eigen_reptile.training.saved_result import read_result
 from patterns import SMALL, Patterns
 
 CURVES = Experiment(
@@ -91,7 +92,7 @@ def test_only_the_folder_of_a_finished_run_can_be_evaluated(tmp_path: Path) -> N
     (folder / "result.json").write_text("[" * 100_000)
     with pytest.raises(ConfigError, match=r"is not the folder of a run: .*is not valid JSON"):
         finished_experiment(folder)
-    (folder / "result.json").write_text(json.dumps(replace(result, choice=None).to_json()))
+    (folder / "result.json").write_text(json.dumps(replace(result, choice=None, test=None).to_json()))
     with pytest.raises(ConfigError, match="has diverged"):
         finished_experiment(folder)
     (folder / "result.json").unlink()

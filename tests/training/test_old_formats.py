@@ -20,7 +20,7 @@ from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import evaluate_run, run
 from eigen_reptile.training.old_formats import upgrade_experiment, upgrade_metrics, upgrade_result, upgrade_tensors
 from eigen_reptile.training.presets import preset
-from eigen_reptile.training.result import read_result
+from eigen_reptile.training.saved_result import read_result
 from eigen_reptile.training.serialise import from_json, to_json
 
 HERE = Path(__file__).parent

@@ -103,9 +103,9 @@ def final_bits(folder: Path) -> dict[str, bytes]:
 
 
 def result(folder: Path) -> dict[str, Any]:
-    """The result without the environment and the durations."""
+    """The result without the environment, the durations and the checksum over them."""
     found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    del found["environment"], found["seconds"], found["learning_curve"]["seconds"]
+    del found["environment"], found["seconds"], found["learning_curve"]["seconds"], found["checksum"]
     return found
 
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "run": Command("experiments", "run_command", "run all cells of a recipe: run RECIPE"),
     "report": Command("inspect", "report_command", "write tables, figures and an HTML page from result files"),
     "compare": Command("inspect", "compare_command", "compare two runs on the same test tasks: compare RUN RUN"),
+    "check": Command("checking", "check_command", "look for damage in runs and caches: check FOLDER"),
     "data": Command("inspect", "data_command", "show the effect of label noise on a data set: data noise DATASET"),
     "list": Command(
         "listing", "list_command", "show all methods, data sets, models and recipes, or one of them: list [NAME]"

@@ -14,6 +14,7 @@ from eigen_reptile.runtime.distributed import Workers, is_restarted, is_worker, 
 from eigen_reptile.runtime.jobs import FAILURES, Outcome, run_in_processes, run_on_ray
 from eigen_reptile.training.experiment import ExperimentJob, run_folder
 from eigen_reptile.training.result import Result
+from eigen_reptile.training.saved_result import check_belongs, read_result
 from eigen_reptile.training.setup import find_device, set_up
 
 log = logging.getLogger(__name__)
@@ -79,11 +80,12 @@ def _in_workers(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Ou
 
 
 def _saved_result(job: ExperimentJob) -> Result:
-    with run_folder(job.folder, job.experiment) as run:
-        value = run.result()
-    if value is None:
+    file = job.folder / "result.json"
+    if not file.exists():
         raise RunError("the workers ended without a result")
-    return Result.from_json(value)
+    result = read_result(file)
+    check_belongs(result, job.experiment, file)
+    return result
 
 
 def _worker_main(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> None:

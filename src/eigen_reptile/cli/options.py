@@ -162,6 +162,22 @@ class CompareOptions:
 
 @final
 @dataclass(frozen=True)
+class CheckOptions:
+    """Look for damage: compare the checksums of every run and cache in a folder and below it, and change nothing.
+
+    Of a run it reads the settings, the result, the metrics and the checkpoints, finished or not. A line of the answer
+    names the file and what to do. The exit code is 0 if everything is intact, and 1 if anything is damaged, so that a
+    script can ask before it copies or publishes results: eigen-reptile check runs && rsync -a runs elsewhere:
+    """
+
+    folder: tyro.conf.Positional[Path]
+    """Folder of a run, of many runs, or of cached data (the one in $EIGEN_REPTILE_CACHE)."""
+    output: Annotated[Output, tyro.conf.arg(name="")] = Output()
+    """What is printed."""
+
+
+@final
+@dataclass(frozen=True)
 class NoiseOptions:
     """Show the effect of label noise on the training classes of a data set: rate and class-transition matrix."""
 

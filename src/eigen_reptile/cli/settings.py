@@ -24,6 +24,7 @@ OPTIONS = {
     "run theory": "TheoryOptions",
     "report": "ReportOptions",
     "compare": "CompareOptions",
+    "check": "CheckOptions",
     "data": "NoiseOptions",
     "list": "ListOptions",
 }

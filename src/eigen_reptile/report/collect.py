@@ -14,7 +14,8 @@ from eigen_reptile.methods import Method
 from eigen_reptile.recipes import RECIPES, published
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
+from eigen_reptile.training.result import MeasureScores, Result, TestScores
+from eigen_reptile.training.saved_result import read_result
 
 MAX_RUNS_IN_TITLE = 3
 """More runs are counted, not named."""

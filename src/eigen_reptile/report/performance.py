@@ -5,7 +5,7 @@ from pathlib import Path
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.report import figures
-from eigen_reptile.report.benchmark import BenchmarkTable, read_benchmark
+from eigen_reptile.report.benchmark import BenchmarkTable, check_showable, read_benchmark
 from eigen_reptile.report.table import Table
 from eigen_reptile.runtime.files import write_atomically
 
@@ -26,9 +26,12 @@ ORDER = (
 
 def write_performance(benchmarks: Path, out: Path) -> list[Path]:
     """Write `performance.md` about the benchmark files in a folder; returns the files written."""
-    tables = {file.stem: read_benchmark(file) for file in sorted(benchmarks.glob("*.json"), key=_page_order)}
-    if not tables:
+    files = sorted(benchmarks.glob("*.json"), key=_page_order)
+    if not files:
         raise RunError(f"{benchmarks} has no benchmark files: make one with python -m benchmarks NAME --out FILE")
+    tables = {file.stem: read_benchmark(file) for file in files}
+    for file in files:
+        check_showable(file, tables[file.stem])
     drawings = _draw_figures(tables, out / "figures")
     page = out / "performance.md"
     parts = ["# Speed and memory\n\nWritten by `eigen-reptile report` from benchmark files; do not edit.\n"]

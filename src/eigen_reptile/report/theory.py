@@ -8,7 +8,9 @@ from eigen_reptile.errors import RunError
 from eigen_reptile.recipes.theorems import FILE, STUDY_FORMAT, Finding, Study
 from eigen_reptile.report.table import Table
 from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, verdict_on_difference
+from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.strict_json import strict_converter, structured
 
 
 class StudyResult(NamedTuple):
@@ -20,6 +22,13 @@ class StudyResult(NamedTuple):
     """Command, version and duration."""
 
 
+class Origin(NamedTuple):
+    """How a study was made."""
+
+    seconds: float
+    environment: Environment
+
+
 def read_studies(folder: Path) -> list[StudyResult]:
     """All studies below a folder; RunError if one cannot be read."""
     return [_read_study(file) for file in sorted(folder.glob(f"**/{FILE}"))]
@@ -28,14 +37,15 @@ def read_studies(folder: Path) -> list[StudyResult]:
 def _read_study(file: Path) -> StudyResult:
     value = read_json(file)
     try:
-        if value["format"] != STUDY_FORMAT:
+        if not isinstance(value, dict) or value.get("format") != STUDY_FORMAT:
             raise ValueError(f"its format is not {STUDY_FORMAT}")
-        environment = value["environment"]
-        version = f"version {environment['version']} ({environment['commit']})"
-        provenance = f"`{environment['command']}`, {version}, {value['seconds']:g} s"
-        return StudyResult(file.parent.name, Study.from_json(value), provenance)
-    except (KeyError, TypeError, ValueError) as error:
+        origin: Origin = structured(_CONVERTER, {name: value.get(name) for name in Origin._fields}, Origin)
+        study = Study.from_json(value)
+    except ValueError as error:
         raise RunError(f"{file} is not a study of this version: {error}") from error
+    environment = origin.environment
+    version = f"version {environment.version} ({environment.commit})"
+    return StudyResult(file.parent.name, study, f"`{environment.command}`, {version}, {origin.seconds:g} s")
 
 
 def study_table(study: Study) -> Table:
@@ -65,3 +75,6 @@ def _claim_of_finding(finding: Finding) -> Claim:
         held, reversed_ = at_points.count(HOLDS), at_points.count(REVERSED)
         verdict = f"inconclusive: holds at {held} of {len(points)} points, reversed at {reversed_}"
     return Claim(statement, f"{difference.name}: {measured}", verdict)
+
+
+_CONVERTER = strict_converter()

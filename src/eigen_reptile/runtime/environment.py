@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
+
+from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.strict_json import LONGEST_TEXT, strict_converter, structured
 
 
 @final
@@ -52,10 +56,18 @@ def current_environment(device: torch.device, workers: int = 1) -> Environment:
     )
 
 
+def read_environments(file: Path) -> list[Environment]:
+    """The environments of all starts of a run; RunError if the file does not hold any."""
+    try:
+        return cast(list[Environment], structured(_CONVERTER, read_json(file), list[Environment]))
+    except ValueError as error:
+        raise RunError(f"{file} is damaged: {error}. Delete it and repeat the command") from error
+
+
 def recorded_command(words: Sequence[str]) -> str:
     """The command line, with absolute paths reduced to their last part, because results are shared between machines."""
     typed = " ".join(re.sub(r"(^|=)/.*/(?=.)", r"\1", word) for word in words)
-    return re.sub(r"^__main__\.py\b", f"python -m {Path(words[0]).parent.name}", typed)
+    return re.sub(r"^__main__\.py\b", f"python -m {Path(words[0]).parent.name}", typed)[:LONGEST_TEXT]
 
 
 def _source_commit() -> str | None:
@@ -72,3 +84,6 @@ def _run_git(*words: str) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return answer.stdout.strip() or None
+
+
+_CONVERTER = strict_converter()

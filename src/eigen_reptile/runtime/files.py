@@ -14,6 +14,10 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.strict_json import MOST_BYTES, parse_json
+
+LONGEST_SHOWN = 200
+"""Characters of a value in a message."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -31,7 +35,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
     finally:
@@ -39,8 +43,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             temporary.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in this folder durable."""
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk: without it, a power failure may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -56,11 +60,23 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The content of a JSON file; RunError if it cannot be read or is not JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_bytes(path, MOST_BYTES))
+    except ValueError as error:
+        raise RunError(f"{path} is not valid JSON: {error}") from error
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a file; RunError if it cannot be read or has more bytes."""
+    try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+            raise RunError(f"cannot read {path}: it is not a regular file")
+        with path.open("rb") as file:
+            data = file.read(most + 1)
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is not valid JSON: {error}") from error
+    if len(data) > most:
+        raise RunError(f"{path} is too large: at most {most} bytes are read")
+    return data
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> bytes:
@@ -97,4 +113,8 @@ def differences(first: Any, second: Any, origins: tuple[str, str], name: str = "
         return lines
     if first == second:
         return []
-    return [f"{name} is {json.dumps(first)} in {origins[0]} and {json.dumps(second)} in {origins[1]}"]
+    shown = [
+        text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+        for text in map(json.dumps, (first, second))
+    ]
+    return [f"{name} is {shown[0]} in {origins[0]} and {shown[1]} in {origins[1]}"]

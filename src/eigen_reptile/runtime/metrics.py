@@ -1,19 +1,31 @@
 """The metrics of a run: lines of JSON in metrics.jsonl, and the same numbers in TensorBoard's event files."""
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import RecordWriter
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.runtime.files import write_atomically
+from eigen_reptile.runtime.files import read_bytes, write_atomically
+from eigen_reptile.runtime.strict_json import parse_json
+
+MOST_BYTES = 1 << 27
+"""A file of metrics that is larger is not read."""
+
+
+class Written(NamedTuple):
+    """A file up to some moment."""
+
+    bytes: int
+    sha256: str
 
 
 @final
@@ -23,12 +35,22 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = folder / "metrics.jsonl"
+        self._length = 0
         self._events: RecordWriter | None = None
 
-    def start(self, step: int) -> None:
-        """Prepare to log what follows `step`; later lines, left by a run that was killed, are deleted."""
-        kept = [line for line in self.read() if line["step"] <= step]
-        write_atomically(self._file, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
+    def start(self, step: int, written: Written | None = None) -> None:
+        """Prepare to log what follows `step`; what a killed run has logged after it is deleted.
+
+        `written` is the file at that step; early versions did not record it.
+        """
+        self.close()
+        kept = b""
+        if written is not None:
+            kept = self._data()[: written.bytes]
+        elif step >= 0:
+            kept = b"".join(json.dumps(line).encode() + b"\n" for line in self.read() if line["step"] <= step)
+        write_atomically(self._file, kept)
+        self._length = len(kept)
         with self._reporting_events():
             self._events = RecordWriter(str(self._folder / f"events.out.tfevents.{time.time_ns()}"))
         self._write_event(Event(file_version="brain.Event:2", wall_time=time.time()))
@@ -38,30 +60,55 @@ class Metrics:
 
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line; its numbers also go to TensorBoard."""
-        line = json.dumps({"kind": kind, "step": step, **values}, allow_nan=False) + "\n"
+        line = json.dumps({"kind": kind, "step": step, **values}, allow_nan=False).encode() + b"\n"
         try:
-            with self._file.open("a", encoding="utf-8") as file:
+            with self._file.open("r+b") as file:  # not "a", which would begin a new file in place of a lost one
+                if file.seek(0, os.SEEK_END) != self._length:
+                    raise RunError(f"{self._file} was changed by another process")
                 file.write(line)
         except OSError as error:
             raise RunError(f"cannot write {self._file}: {error.strerror}") from error
+        self._length += len(line)
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, float | int)}
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()])
         self._write_event(Event(step=step, summary=summary, wall_time=time.time()))
 
     def read(self) -> list[dict[str, Any]]:
-        """All complete lines."""
-        if not self._file.exists():
-            return []
+        """All complete lines; RunError if one before the last is damaged."""
+        *complete, _ = self._data().split(b"\n")  # what follows the last line break was cut short by a crash
         lines = []
-        for line in self._file.read_bytes().splitlines():
+        for number, line in enumerate(complete, 1):
             try:
-                value = json.loads(line)
-            except ValueError:
-                break  # cut short by a crash; this line and the following ones will be logged again
-            if not (isinstance(value, dict) and {"kind", "step"} <= value.keys()):
+                value = parse_json(line)
+            except ValueError as error:
+                raise RunError(f"line {number} of {self._file} is damaged: {error}") from error
+            if not (isinstance(value, dict) and isinstance(value.get("kind"), str) and _is_step(value.get("step"))):
                 raise RunError(f"{self._file} has a line that is not a log entry: {line[:60]!r}")
             lines.append(value)
         return lines
+
+    def written(self) -> Written:
+        """The file as it is now."""
+        data = self._data()
+        return Written(len(data), hashlib.sha256(data).hexdigest())
+
+    def damage(self, written: Written | None) -> str:
+        """What is wrong with the file up to some moment; empty if nothing is. Early versions recorded no moment."""
+        if written is None:
+            try:
+                return "" if self.read() else f"{self._file} is missing or empty"
+            except RunError as error:
+                return str(error)
+        if not self._file.exists() and written.bytes:
+            return f"{self._file} is missing"
+        data = self._data()
+        if len(data) < written.bytes:
+            return f"{self._file} is incomplete: it has {len(data)} of {written.bytes} bytes"
+        intact = hashlib.sha256(data[: written.bytes]).hexdigest() == written.sha256
+        return "" if intact else f"{self._file} was changed: its checksum is wrong"
+
+    def _data(self) -> bytes:
+        return read_bytes(self._file, MOST_BYTES) if self._file.exists() else b""
 
     def flush(self) -> None:
         """Write everything logged so far to the disk, so that no checkpoint is ever ahead of its metrics."""
@@ -90,3 +137,7 @@ class Metrics:
             yield
         except OSError as error:
             raise RunError(f"cannot write TensorBoard's event file in {self._folder}: {error.strerror}") from error
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

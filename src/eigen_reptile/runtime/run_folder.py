@@ -4,7 +4,7 @@ config.json          the experiment, with all settings
 environment.json     versions, commit, machine and command of each start
 metrics.jsonl        one line per logged step
 events.out.*         the same numbers for TensorBoard
-checkpoints/         step-000001000.safetensors and .json, the newest two
+checkpoints/         step-000001000.safetensors and .json, the newest two; see checkpoints.py
 example.safetensors  one test task of images with predictions, for the report
 result.json          the result; only a finished run has it
 """
@@ -14,15 +14,18 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
-from filelock import FileLock, Timeout
 from torch import Tensor
 
-from eigen_reptile.errors import ConfigError
-from eigen_reptile.runtime.checkpoints import Checkpoint, Checkpoints
-from eigen_reptile.runtime.files import differences, read_json, write_atomically, write_json, write_tensors
+from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.runtime.checkpoints import Checkpoint, Checkpoints, Clock
+from eigen_reptile.runtime.checksums import digest, with_checksum, without_checksum
+from eigen_reptile.runtime.environment import read_environments
+from eigen_reptile.runtime.files import differences, read_json, sync_folder, write_atomically, write_json, write_tensors
+from eigen_reptile.runtime.folder_lock import FolderLock
 from eigen_reptile.runtime.metrics import Metrics
 
 
@@ -50,8 +53,12 @@ class RunLog(ABC):
         """The newest intact checkpoint, or None."""
 
     @abstractmethod
-    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
-        """Save these tensors as the state after `step` iterations."""
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor], clock: Clock) -> None:
+        """Save these tensors as the state after `step` iterations, which have taken this long."""
+
+    @abstractmethod
+    def seconds(self, step: int) -> float:
+        """The duration of all starts up to the checkpoint of this step."""
 
     @abstractmethod
     def start_metrics(self, step: int) -> None:
@@ -85,8 +92,11 @@ class NoRunFolder(RunLog):
     def load_checkpoint(self) -> Checkpoint | None:
         return None
 
-    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor], clock: Clock) -> None:
         pass
+
+    def seconds(self, step: int) -> float:
+        return 0.0
 
     def start_metrics(self, step: int) -> None:
         pass
@@ -105,10 +115,11 @@ class RunFolder(RunLog):
     `RunFolder.open` locks it, so that only one process at a time writes to it; reading a finished run needs no lock.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: FolderLock | None = None) -> None:
         self.path = path
-        self._checkpoints = Checkpoints(path / "checkpoints")
+        self._lock = lock
         self._metrics = Metrics(path)
+        self._checkpoints = Checkpoints(path / "checkpoints", self._metrics)
 
     @classmethod
     @contextmanager
@@ -124,63 +135,94 @@ class RunFolder(RunLog):
             path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=path):
                 pass
+            sync_folder(path.parent)
         except OSError as error:
             raise ConfigError(f"cannot write to the folder {path}: {error.strerror}; choose another one") from error
-        lock = FileLock(path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise ConfigError(f"another process is using {path}: wait for it, or choose another folder") from None
-        run = cls(path)
-        try:
-            _save_or_check_config(path, config, upgrade)
-            yield run
-        finally:
-            run.close()
-            lock.release()
+        with FolderLock.hold(path) as lock:
+            run = cls(path, lock)
+            try:
+                _save_or_check_config(path, config, upgrade)
+                yield run
+            finally:
+                run.close()
 
     def close(self) -> None:
         self._metrics.close()
 
     def result(self) -> dict[str, Any] | None:
         file = self.path / "result.json"
-        if not file.exists():
-            return None
-        value: dict[str, Any] = read_json(file)
-        return value
+        return read_result_file(file) if file.exists() else None
 
     def save_result(self, value: Mapping[str, Any]) -> None:
+        self._check_lock()
         # One line for each entry, because most of them are long lists of numbers.
-        lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
+        entries = with_checksum(value).items()
+        lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in entries]
         write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
     def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        self._check_lock()
         write_tensors(self.path / name, tensors)
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
+        self._check_lock()
         file = self.path / "environment.json"
-        starts = read_json(file) if file.exists() else []
-        write_json(file, [*starts, value])
+        starts = read_environments(file) if file.exists() else []
+        write_json(file, [*map(asdict, starts), value])
 
     def load_checkpoint(self) -> Checkpoint | None:
-        return self._checkpoints.load()
+        return self._checkpoints.load(self._experiment())
 
-    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor]) -> None:
-        self._metrics.flush()
-        self._checkpoints.save(step, tensors)
+    def save_checkpoint(self, step: int, tensors: Mapping[str, Tensor], clock: Clock) -> None:
+        self._check_lock()
+        self._checkpoints.save(step, tensors, self._experiment(), clock)
+
+    def seconds(self, step: int) -> float:
+        return self._checkpoints.clock(step).total
 
     def start_metrics(self, step: int) -> None:
-        self._metrics.start(step)
+        self._check_lock()
+        written = self._checkpoints.describe(step).metrics if step in self._checkpoints.steps() else None
+        self._metrics.start(step, written)
 
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
+        self._check_lock()
         self._metrics.log(kind, step, values)
 
     def metrics(self) -> list[dict[str, Any]]:
         return self._metrics.read()
 
+    def damage(self) -> list[str]:
+        """What is wrong with the checkpoints and metrics, one line each."""
+        return self._checkpoints.damage(self._experiment())
+
+    def _experiment(self) -> str:
+        """The digest of the config, which does not change when a later version adds settings."""
+        return digest(read_json(self.path / "config.json"))
+
+    def _check_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.check()
+
+
+def read_result_file(file: Path) -> dict[str, Any]:
+    """The JSON object of a result without its checksum; RunError if it is damaged."""
+    value = read_json(file)
+    if not isinstance(value, dict):
+        raise RunError(f"{file} is not a result: it is not a JSON object")
+    try:
+        return without_checksum(value)
+    except ValueError as error:
+        raise RunError(f"{file} is damaged: {error}") from error
+
 
 def _save_or_check_config(path: Path, config: Mapping[str, Any], upgrade: Callable[[Any], Any]) -> None:
-    """Save the config in an empty folder; in the folder of a run, check that it is the same."""
+    """Save the config in an empty folder; in the folder of a run, check that it is the same.
+
+    What killed processes have left half written is deleted: only this one writes here now.
+    """
+    for leftover in (*path.glob(".*.tmp"), *path.glob("checkpoints/.*.tmp")):
+        leftover.unlink(missing_ok=True)
     file = path / "config.json"
     if not file.exists():
         if any(not entry.name.startswith(".") for entry in path.iterdir()):
@@ -189,6 +231,7 @@ def _save_or_check_config(path: Path, config: Mapping[str, Any], upgrade: Callab
     elif different := _differences(path, config, read_json(file), upgrade):
         raise ConfigError(f"{path} belongs to another experiment: {'; '.join(different)}. Choose another folder.")
     (path / "checkpoints").mkdir(exist_ok=True)
+    sync_folder(path)
 
 
 def _differences(path: Path, config: Mapping[str, Any], saved: Any, upgrade: Callable[[Any], Any]) -> list[str]:

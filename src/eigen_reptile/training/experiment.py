@@ -22,13 +22,15 @@ from eigen_reptile.runtime.run_folder import NoRunFolder, RunFolder, RunLog
 from eigen_reptile.training.conclude import conclude, example_problem, example_task
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.loop import train
-from eigen_reptile.training.old_formats import upgrade_metrics
-from eigen_reptile.training.result import Result, TrainingSource, read_result
+from eigen_reptile.training.metric_lines import read_metrics
+from eigen_reptile.training.result import Result, TrainingSource
+from eigen_reptile.training.saved_result import check_belongs, contradiction, read_result
 from eigen_reptile.training.serialise import from_json, to_json
 from eigen_reptile.training.setup import Device, Setup, find_device, set_up
 from eigen_reptile.training.state import TrainState
 
 EXAMPLES = "example.safetensors"
+RESULT = "result.json"
 
 
 @out_of_memory_as_run_error()
@@ -48,7 +50,7 @@ def run(
         raise ConfigError(f"`checkpoint_every` must be at least 1, not {checkpoint_every}")
     place = find_device(device)
     # Before the folder is made, so that nothing is left behind if the data cannot be used.
-    finished = _broadcast_json((folder / "result.json").exists(), workers, place)
+    finished = _broadcast_json((folder / RESULT).exists(), workers, place)
     setup = None if finished else set_up(exp, start_progress, device, workers)
     with _open_run_folder(folder, exp, workers, place) as log:
         report = start_progress(folder.name, exp.meta.steps)
@@ -58,13 +60,13 @@ def run(
             return Result.from_json(found)
         setup = setup or set_up(exp, start_progress, device, workers)
         environment = current_environment(setup.device, workers.count)
-        started = time.monotonic()
         try:
             log.save_environment(asdict(environment))
             state = train(setup, log, checkpoint_every, report, start_progress)
-            metrics = [upgrade_metrics(line) for line in log.metrics()]
+            earlier, started = log.seconds(state.step), time.monotonic()
+            metrics = read_metrics(log, len(exp.replicas))
             result = conclude(setup, state, metrics, environment, start_progress)
-            result = replace(result, seconds=round(time.monotonic() - started, 1))
+            result = replace(result, seconds=round(earlier + time.monotonic() - started, 1))
             _save_result(log, setup, state, result)
         except RunError as error:
             raise RunError(
@@ -82,7 +84,7 @@ def evaluate_run(
     `exp` is that run's experiment with another evaluation, or other data.
     """
     source, before = RunFolder(trained), finished_experiment(trained)
-    checkpoint, steps = source.load_checkpoint(), read_result(trained / "result.json").steps
+    checkpoint, steps = source.load_checkpoint(), read_result(trained / RESULT).steps
     if checkpoint is None or checkpoint.step != steps:
         raise ConfigError(f"the last checkpoint in {trained} is missing or damaged: train it again")
     configure_process()
@@ -94,11 +96,11 @@ def evaluate_run(
     digest = hashlib.sha256(state.theta.cpu().numpy().tobytes()).hexdigest()
     origin = TrainingSource(to_json(before), digest)
     with RunFolder.open(folder, to_json(exp) | {"trained": asdict(origin)}) as log:
-        if (found := log.result()) is not None:
-            return Result.from_json(found)
+        if log.result() is not None:
+            return read_result(folder / RESULT)
         started, environment = time.monotonic(), current_environment(setup.device)
         log.save_environment(asdict(environment))
-        metrics = [upgrade_metrics(line) for line in source.metrics()]
+        metrics = read_metrics(source, len(before.replicas))
         metrics = [line for line in metrics if line["kind"] != "snapshot"]  # made by the other evaluation
         result = conclude(setup, state, metrics, environment, start_progress, origin)
         result = replace(result, seconds=round(time.monotonic() - started, 1))
@@ -110,7 +112,7 @@ def finished_experiment(folder: Path) -> Experiment:
     """The experiment of the run in this folder, if it has finished and not diverged."""
     try:
         exp = from_json(read_json(folder / "config.json"))
-        result = read_result(folder / "result.json") if (folder / "result.json").exists() else None
+        result = read_result(folder / RESULT) if (folder / RESULT).exists() else None
     except (RunError, ConfigError) as error:
         raise ConfigError(f"{folder} is not the folder of a run: {error}") from error
     if result is None:
@@ -133,6 +135,8 @@ def read_examples(folder: Path) -> dict[str, Any] | None:
 
 def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -> None:
     """Save the result last: its presence marks the run as complete."""
+    if problem := contradiction(result):
+        raise RunError(f"the metrics from which the result was made are damaged: {problem}")
     if result.test is not None and result.choice is not None and setup.exp.data.is_classification:
         log.save_tensors(EXAMPLES, example_task(setup, state, result.choice.lr))
     log.save_result(result.to_json())
@@ -173,6 +177,8 @@ def _open_run_folder(folder: Path, exp: Experiment, workers: Workers, device: to
     with ExitStack() as stack:
         try:
             opened = stack.enter_context(run_folder(folder, exp))
+            if opened.result() is not None:
+                check_belongs(read_result(folder / RESULT), exp, folder / RESULT)
         except (ConfigError, RunError) as error:
             workers.broadcast_text(str(error), device)
             raise

@@ -9,9 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from eigen_reptile.errors import RunError
 from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
+from eigen_reptile.runtime.checkpoints import Clock
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress, no_progress, phase
 from eigen_reptile.runtime.run_folder import RunLog
@@ -38,13 +40,16 @@ def train(
 ) -> TrainState:
     """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one."""
     configure_process()
-    exp = setup.exp
+    entered, exp = time.monotonic(), setup.exp
     meta_update = update_function(setup)
     state = TrainState.fresh(setup)
+    clock = Clock()
     if (checkpoint := run.load_checkpoint()) is not None:
-        state = state.restored(checkpoint.step, checkpoint.tensors)
+        state, clock = state.restored(checkpoint.step, checkpoint.tensors), checkpoint.clock
+        if state.step > exp.meta.steps:
+            raise RunError(f"the checkpoint of step {state.step} is not of this run, which has {exp.meta.steps} steps")
     state = state.broadcast(setup.workers)
-    seconds = 0.0
+    seconds = clock.training
     if state.step == 0:
         run.start_metrics(-1)
         with phase(start_progress, "validation before the first iteration"):
@@ -54,7 +59,6 @@ def train(
         report(state.step, {})
         if not finished(exp, state):
             log.info("continuing after iteration %d", state.step)
-        seconds = max((line.get("seconds", 0.0) for line in run.metrics()), default=0.0)
 
     data = TrainingData(setup).after(state.step)
     started, first = time.monotonic(), state.step
@@ -71,7 +75,8 @@ def train(
             run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
             metrics |= summary
         if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
-            run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
+            tensors = {name: tensor.cpu() for name, tensor in state.tensors().items()}
+            run.save_checkpoint(state.step, tensors, Clock(seconds, clock.total + _seconds_since(entered)))
             saved = time.monotonic()
         report(state.step, metrics)
     if not state.alive:

@@ -3,20 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, cast, final
 
 import cattrs
 import numpy as np
 from jaxtyping import Float
 
-from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.runtime.environment import Environment
-from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.strict_json import strict_converter, structured
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.old_formats import upgrade_result
-from eigen_reptile.training.serialise import describe_error, from_json, to_json
-from eigen_reptile.training.strict_json import strict_converter
+from eigen_reptile.training.serialise import from_json, to_json
 
 RESULT_FORMAT = 3
 
@@ -164,7 +162,7 @@ class Result:
     test: tuple[TestScores, ...] | None
     """One entry for each number of shots; None if test tasks were not evaluated."""
     seconds: float
-    """Duration since the run was last started or resumed."""
+    """Duration of all starts of the run, each up to the checkpoint from which the next one continued."""
     environment: Environment
     trained: TrainingSource | None = None
     classes: dict[str, dict[str, int]] | None = None
@@ -187,17 +185,9 @@ class Result:
         if upgraded.pop("format", None) != RESULT_FORMAT:
             raise ConfigError(f"not a result of this version (format {RESULT_FORMAT})")
         try:
-            return _CONVERTER.structure(upgraded, Result)
-        except cattrs.BaseValidationError as error:
-            raise ConfigError(f"not a valid result: {describe_error(error)}") from error
-
-
-def read_result(file: Path) -> Result:
-    """The result in a file; RunError if it cannot be read."""
-    try:
-        return Result.from_json(read_json(file))
-    except ConfigError as error:
-        raise RunError(f"{file} cannot be understood: {error}") from error
+            return cast(Result, structured(_CONVERTER, upgraded, Result))
+        except ValueError as error:
+            raise ConfigError(f"not a valid result: {error}") from error
 
 
 def _nan_if_none(value: float | None) -> float:

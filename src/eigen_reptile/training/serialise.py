@@ -2,6 +2,7 @@
 
 import math
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 import cattrs
@@ -11,6 +12,7 @@ from eigen_reptile.data import Dataset
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods import GradientTransform, Method, Objective, SampleSelector
 from eigen_reptile.nn import Model
+from eigen_reptile.runtime.strict_json import strict_converter, structure_float, structured
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.old_formats import upgrade_experiment
 
@@ -31,26 +33,9 @@ def from_json(value: Any) -> Experiment:
     if not isinstance(value, dict):
         raise ConfigError(f"not a valid experiment: a {type(value).__name__} in place of an object")
     try:
-        return _converter().structure(upgrade_experiment(value), Experiment)
-    except cattrs.BaseValidationError as error:
-        raise ConfigError(f"not a valid experiment: {describe_error(error)}") from error
-
-
-def describe_error(error: cattrs.BaseValidationError) -> str:
-    """What is wrong with a JSON value, and where, in one line; the first five reasons."""
-    reasons = cattrs.transform_error(error, format_exception=_describe_reason)
-    return " ".join("; ".join(reasons[:5]).split())
-
-
-def _describe_reason(reason: BaseException, _: Any) -> str:
-    match reason:
-        case cattrs.ForbiddenExtraKeysError():
-            return f"unknown fields {', '.join(sorted(map(repr, reason.extra_fields)))}"
-        case KeyError():
-            return f"missing or unknown name {reason}"
-        case TypeError() | AttributeError():
-            return "a value of the wrong type"
-    return str(reason)
+        return cast(Experiment, structured(_converter(), upgrade_experiment(value), Experiment))
+    except ValueError as error:
+        raise ConfigError(f"not a valid experiment: {error}") from error
 
 
 def _converter() -> cattrs.Converter:
@@ -60,10 +45,16 @@ def _converter() -> cattrs.Converter:
 @cache
 def _converter_for(known: tuple[type, ...]) -> cattrs.Converter:
     """A converter that knows these classes, including those that a user has added since the last one was made."""
-    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter = strict_converter()
+    converter.register_structure_hook(float, _float_or_infinity)
+    converter.register_structure_hook(Path, lambda value, _: Path(converter.structure(value, str)))
     for family in FAMILIES:
         include_subclasses(family, converter, union_strategy=partial(configure_tagged_union, tag_name="kind"))
     return converter
+
+
+def _float_or_infinity(value: Any, kind: Any) -> float:
+    return float(value) if value in ("inf", "-inf", "nan") else structure_float(value, kind)
 
 
 def _subclasses(family: type) -> list[type]:

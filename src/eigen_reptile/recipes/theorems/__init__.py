@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,7 +28,7 @@ FILE = "study.json"
 def run_study(name: str, folder: Path, start_progress: StartProgress) -> Path:
     """Run a study, unless its folder has the file of one in the present format; returns the file."""
     file = folder / FILE
-    if not file.exists() or read_json(file).get("format") != STUDY_FORMAT:
+    if not file.exists() or not _is_present(read_json(file)):
         started = time.monotonic()
         study = STUDIES[name](start_progress)
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,6 +36,11 @@ def run_study(name: str, folder: Path, start_progress: StartProgress) -> Path:
         origin = {"seconds": round(time.monotonic() - started, 1), "environment": environment}
         write_json(file, {"format": STUDY_FORMAT, **study.to_json(), **origin})
     return file
+
+
+def _is_present(value: Any) -> bool:
+    """Whether this is a study in the present format."""
+    return isinstance(value, dict) and value.get("format") == STUDY_FORMAT
 
 
 __all__ = ["FILE", "STUDIES", "STUDY_FORMAT", "Finding", "Panel", "Study", "run_study"]

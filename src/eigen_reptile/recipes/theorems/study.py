@@ -1,16 +1,15 @@
 """The outcome of a study of the theory: curves with 95 % intervals, to be drawn and tabulated."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-import cattrs
 import numpy as np
-from cattrs.cols import is_namedtuple, namedtuple_dict_structure_factory, namedtuple_dict_unstructure_factory
 from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.errors import ConfigError
+from eigen_reptile.runtime.strict_json import strict_converter, structured
 from eigen_reptile.training.evaluate import interval95
 
 
@@ -57,13 +56,20 @@ class Study(NamedTuple):
         return cast(dict[str, Any], _CONVERTER.unstructure(self))
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Study":
+    def from_json(value: Any) -> "Study":
         """The study in this JSON object, which may have other entries too; ConfigError if it is not a study."""
         try:
-            return _CONVERTER.structure(value, Study)
-        except cattrs.BaseValidationError as error:
-            reasons = cattrs.transform_error(error, format_exception=lambda reason, _: str(reason))
-            raise ConfigError("not a valid study: " + "; ".join(reasons[:5])) from error
+            known = {name: part for name, part in value.items() if name in Study._fields}
+            study: Study = structured(_CONVERTER, known, Study)
+        except (AttributeError, ValueError) as error:
+            raise ConfigError(f"not a valid study: {error}") from error
+        lines = [line for panel in study.panels for line in panel.lines]
+        for line in (*lines, *(finding.difference for finding in study.findings)):
+            if not 0 < len(line.x) == len(line.y) == len(line.ci95):
+                raise ConfigError("not a valid study: a line must have one or more points, each with its interval")
+        if not all(panel.lines for panel in study.panels):
+            raise ConfigError("not a valid study: a panel must have lines")
+        return study
 
 
 def angle_in_degrees(first: Float[Tensor, "d"], second: Float[Tensor, "d"]) -> float:
@@ -78,12 +84,4 @@ def mean_line(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Li
     return Line(name, *([float(f"{number:.6g}") for number in numbers] for numbers in (x, means, halves)))
 
 
-def _make_converter() -> cattrs.Converter:
-    """Named tuples as JSON objects."""
-    converter = cattrs.Converter()
-    converter.register_structure_hook_factory(is_namedtuple, namedtuple_dict_structure_factory)
-    converter.register_unstructure_hook_factory(is_namedtuple, namedtuple_dict_unstructure_factory)
-    return converter
-
-
-_CONVERTER = _make_converter()
+_CONVERTER = strict_converter()

@@ -1,0 +1,88 @@
+"""The `check` command: whether files on the disk are still as they were written."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from eigen_reptile.cli.arguments import UsageError
+from eigen_reptile.errors import RunError
+
+
+class Kind(NamedTuple):
+    """A kind of folder that can be checked."""
+
+    marker: str
+    """The file by which it is recognised."""
+    check: Callable[[Path], list[str]]
+    """What is damaged in it, one line each. It imports what it needs, which for a run is torch."""
+
+
+class Checked(NamedTuple):
+    """A folder that was checked."""
+
+    folder: Path
+    kind: str
+    problems: list[str]
+
+
+def _check_run(folder: Path) -> list[str]:
+    from eigen_reptile.training.check_run import check_run
+
+    return check_run(folder)
+
+
+def _check_study(folder: Path) -> list[str]:
+    from eigen_reptile.report.theory import read_studies
+
+    try:
+        read_studies(folder)
+    except RunError as error:
+        return [str(error)]
+    return []
+
+
+KINDS = {
+    "run": Kind("config.json", _check_run),
+    "study": Kind("study.json", _check_study),
+}
+
+
+def check_command(args: Sequence[str]) -> None:
+    words = [arg for arg in args if not arg.startswith("--")]
+    if len(words) != 1:
+        raise UsageError("name one folder: check FOLDER (see eigen-reptile check --help)")
+    folder = Path(words[0])
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    checked = check_below(folder)
+    if not checked:
+        raise RunError(f"there is nothing to check in {folder}: no {', '.join(KINDS)}")
+    damaged = [one for one in checked if one.problems]
+    if "--json" in args:
+        found = [{"folder": str(place), "kind": kind, "problems": problems} for place, kind, problems in checked]
+        print(json.dumps({"intact": not damaged, "checked": found}))
+    elif "--quiet" not in args:
+        for one in damaged:
+            print("\n".join(f"{one.folder}: {problem}" for problem in one.problems))
+        if not damaged:
+            print(f"intact: {_counted(checked)}")
+    if damaged:
+        raise RunError(f"damaged: {_counted(damaged)}, of {len(checked)} that were checked")
+
+
+def check_below(folder: Path) -> list[Checked]:
+    """Check the folder and everything below it that is of a known kind."""
+    found = [(file.parent, name, kind) for name, kind in KINDS.items() for file in sorted(folder.rglob(kind.marker))]
+    return [Checked(place, name, kind.check(place)) for place, name, kind in found]
+
+
+def _counted(checked: Sequence[Checked]) -> str:
+    """For example "1 run, 2 caches"."""
+    counts = Counter(one.kind for one in checked)
+    return ", ".join(f"{count} {kind if count == 1 else _plural(kind)}" for kind, count in counts.items())
+
+
+def _plural(kind: str) -> str:
+    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"

@@ -1,0 +1,73 @@
+"""The command `check`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import SMALL, Cli, files
+
+
+def test_intact_runs_are_counted_and_nothing_is_changed(cli: Cli) -> None:
+    for name in ("one", "two"):
+        assert cli("train", "reptile", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
+    before = files("runs")
+    assert cli("check", "runs") == (0, "intact: 2 runs\n", "")
+    assert cli("check", "runs/one") == (0, "intact: 1 run\n", "")
+    assert cli("check", "runs", "--quiet") == (0, "", "")
+    printed = cli("check", "runs", "--json")
+    assert json.loads(printed.out) == {
+        "intact": True,
+        "checked": [{"folder": f"runs/{name}", "kind": "run", "problems": []} for name in ("one", "two")],
+    }
+    assert files("runs") == before
+
+
+def test_damage_is_one_line_each_and_exit_code_1(cli: Cli) -> None:
+    for name in ("one", "two"):
+        assert cli("train", "reptile", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
+    Path("runs/two/result.json").write_text("{}")
+    Path("runs/two/environment.json").write_text("[3]")
+    printed = cli("check", "runs")
+    assert printed.code == 1
+    first, second = printed.out.splitlines()
+    assert first.startswith("runs/two: runs/two/environment.json is damaged")
+    assert second.startswith("runs/two: runs/two/result.json cannot be understood")
+    assert printed.problem() == "eigen-reptile: damaged: 1 run, of 2 that were checked"
+    printed = cli("check", "runs", "--json")
+    assert printed.code == 1
+    found = json.loads(printed.out)
+    assert not found["intact"]
+    assert [len(one["problems"]) for one in found["checked"]] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "problem"),
+    [
+        ((), 2, "name one folder: check FOLDER"),
+        (("a", "b"), 2, "name one folder"),
+        (("nowhere",), 2, "there is no folder nowhere"),
+        (("empty",), 1, "there is nothing to check in empty"),
+        (("empty", "--jsno"), 2, "did you mean --json?"),
+    ],
+)
+def test_wrong_arguments_are_named(cli: Cli, args: tuple[str, ...], code: int, problem: str) -> None:
+    Path("empty").mkdir()
+    printed = cli("check", *args)
+    assert printed.code == code
+    assert problem in printed.problem()
+
+
+def test_help_teaches_and_needs_no_torch() -> None:
+    ask = "import sys; from eigen_reptile.cli import run; run(['check', '--help']); print('torch' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True).stdout
+    assert printed.startswith("usage: eigen-reptile check FOLDER [OPTIONS]")
+    assert "exit code is 0 if everything is intact" in " ".join(printed.split())
+    assert printed.endswith("False\n")
+
+
+def test_committed_results_are_intact(cli: Cli) -> None:
+    assert cli("check", str(Path(__file__).parents[2] / "results" / "theory")).out == "intact: 3 studies\n"
+    assert cli("check", str(Path(__file__).parents[2] / "results" / "cifar-fs")).out.startswith("intact: ")
