@@ -26,12 +26,12 @@ from patterns import SMALL
 
 CURVES = Experiment(
     model=Mlp(hidden=(8,)),
-    meta=MetaConfig(steps=8, lr=(0.5, 1e30)),
+    meta=MetaConfig(steps=6, lr=(0.5, 1e30)),
     evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=2, shots=(3,), inner_steps=(0, 2), snapshot_steps=(1, 5)),
     compile="off",
 )
-IMAGES = replace(SMALL, meta=replace(SMALL.meta, steps=6, keep="best"))
-MOMENTS = 12
+IMAGES = replace(SMALL, meta=replace(SMALL.meta, steps=2, keep="best"))
+MOMENTS = 4
 
 
 def outcome(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -128,7 +128,8 @@ def test_each_signal_saves_a_checkpoint_and_says_from_where_the_next_start_conti
         _, output = process.communicate(timeout=60)
         assert process.returncode == 128 + number, output
         step = newest_step(folder)
-        assert step >= logged(folder) >= reached
+        assert step >= reached - 1  # at most the interrupted iteration is lost
+        assert logged(folder) <= step
         last = output.splitlines()[-1]
         assert last == f"eigen-reptile: interrupted after iteration {step}: repeat the command to continue from there"
         assert "Traceback" not in output

@@ -13,6 +13,7 @@ from eigen_reptile.errors import RunError
 from eigen_reptile.methods import Method
 from eigen_reptile.recipes import RECIPES, published
 from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.evaluate import failed_as_wrong
 from eigen_reptile.training.result import MeasureScores, Result, TestScores, read_result
 
 MAX_RUNS_IN_TITLE = 3
@@ -66,7 +67,8 @@ class Cell:
         scores = self.scores(shots, column)
         if scores is None or scores.per_task is None:
             return None
-        mean: np.ndarray = scores.per_task.mean(0)
+        per_task = failed_as_wrong(scores.per_task) if self.result.measure == "accuracy" else scores.per_task
+        mean: np.ndarray = per_task.mean(0)
         return mean
 
     def learning_curve(self) -> tuple[np.ndarray, np.ndarray]:

@@ -53,7 +53,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _handled_by(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
     """Exchange the handlers of the signals, which only the main thread can do; elsewhere nothing changes."""
     main = threading.current_thread() is threading.main_thread()
-    exchanged = [number for number in SIGNALS if main and signal.getsignal(number) is not signal.SIG_IGN]
+    # None is a handler that is not Python's, and could not be restored.
+    exchanged = [number for number in SIGNALS if main and signal.getsignal(number) not in (signal.SIG_IGN, None)]
     before = {number: signal.signal(number, handler) for number in exchanged}
     try:
         yield

@@ -27,6 +27,7 @@ class Metrics:
 
     def start(self, step: int) -> None:
         """Prepare to log what follows `step`; later lines, left by a run that was killed, are deleted."""
+        self.close()
         kept = [line for line in self.read() if line["step"] <= step]
         write_atomically(self._file, b"".join(json.dumps(line).encode() + b"\n" for line in kept))
         with self._reporting_events():

@@ -5,14 +5,16 @@ environment.json     versions, commit, machine and command of each start
 metrics.jsonl        one line per logged step
 events.out.*         the same numbers for TensorBoard
 checkpoints/         step-000001000.safetensors and .json, the newest two
+scores/              scores of evaluated tasks, until the result contains them
 example.safetensors  one test task of images with predictions, for the report
 result.json          the result; only a finished run has it
 """
 
 import json
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
@@ -24,6 +26,7 @@ from eigen_reptile.errors import ConfigError
 from eigen_reptile.runtime.checkpoints import Checkpoint, Checkpoints
 from eigen_reptile.runtime.files import differences, read_json, write_atomically, write_json, write_tensors
 from eigen_reptile.runtime.metrics import Metrics
+from eigen_reptile.runtime.score_files import ScoreFile
 
 
 class RunLog(ABC):
@@ -65,6 +68,14 @@ class RunLog(ABC):
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics."""
 
+    @abstractmethod
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        """What `add_scores` has stored under this name, if that was for the evaluation that `about` describes."""
+
+    @abstractmethod
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        """Store the scores of further tasks under this name, after `load_scores`."""
+
 
 @final
 class NoRunFolder(RunLog):
@@ -96,6 +107,12 @@ class NoRunFolder(RunLog):
 
     def metrics(self) -> list[dict[str, Any]]:
         return []
+
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        return []
+
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        pass
 
 
 @final
@@ -153,6 +170,7 @@ class RunFolder(RunLog):
         # One line for each entry, because most of them are long lists of numbers.
         lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in value.items()]
         write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        shutil.rmtree(self.path / "scores", ignore_errors=True)  # the result contains them
 
     def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         write_tensors(self.path / name, tensors)
@@ -177,6 +195,15 @@ class RunFolder(RunLog):
 
     def metrics(self) -> list[dict[str, Any]]:
         return self._metrics.read()
+
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        return self._score_file(name).start(about)
+
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        self._score_file(name).add(tasks)
+
+    def _score_file(self, name: str) -> ScoreFile:
+        return ScoreFile(self.path / "scores" / f"{name}.jsonl")
 
 
 def _save_or_check_config(path: Path, config: Mapping[str, Any], upgrade: Callable[[Any], Any]) -> None:

@@ -19,8 +19,9 @@ from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import Initialisation, fit_curves, interval95
-from eigen_reptile.training.setup import Setup, validate
+from eigen_reptile.training.evaluate import fit_curves, interval95
+from eigen_reptile.training.held_out import validate
+from eigen_reptile.training.setup import Setup
 from eigen_reptile.training.state import TrainState
 
 log = logging.getLogger(__name__)
@@ -146,10 +147,10 @@ def _validate_and_log(
     """
     exp = setup.exp
     config = exp.evaluation
-    initialisation = Initialisation(state.theta, state.inner_state, exp.inner, exp.method)
+    initialisation = setup.initialisation(state.theta, state.inner_state)
     metrics: dict[str, float] = {}
     if state.step % config.every == 0 or state.step == exp.meta.steps:
-        values = validate(setup, initialisation, config.monitor_tasks, no_progress("", 0)).values[:, :, -1]
+        values = validate(setup, initialisation, config.monitor_tasks, no_progress("", 0)).counted[:, :, -1]
         state = state.with_score(exp, torch.from_numpy(values.mean(1)).to(state.theta))
         scores = [_rounded(value, diverged) for value, diverged in zip(values.mean(1), state.diverged_at, strict=True)]
         alive = values[(state.diverged_at < 0).cpu().numpy()]

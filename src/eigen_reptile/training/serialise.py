@@ -1,7 +1,10 @@
 """Experiments to and from JSON."""
 
 import math
+import os
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 import cattrs
@@ -34,6 +37,21 @@ def from_json(value: Any) -> Experiment:
         return _converter().structure(upgrade_experiment(value), Experiment)
     except cattrs.BaseValidationError as error:
         raise ConfigError(f"not a valid experiment: {describe_error(error)}") from error
+
+
+def with_absolute_paths(experiment: Experiment) -> Experiment:
+    """The same experiment, with paths that lead to the same files from another working directory too."""
+    data, noise = experiment.data, experiment.noise
+    root = vars(data).get("root")
+    if isinstance(root, Path):
+        data = replace(data, **{"root": _absolute(root)})
+    if noise.file is not None and noise.file.expanduser().exists():  # otherwise it is one in the data folder
+        noise = replace(noise, file=_absolute(noise.file))
+    return replace(experiment, data=data, noise=noise)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path.expanduser()))  # noqa: PTH100  # also without `..`, but with links as they are
 
 
 def describe_error(error: cattrs.BaseValidationError) -> str:
