@@ -69,6 +69,7 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
         "columns": rows(text, measures),
         "per_seed": rows(rows(maybe, measures), replicas),
         "per_task": st.none() | rows(rows(rows(maybe, tasks), replicas), measures),
+        "failed": st.none() | rows(rows(steps, measures), replicas),
     }
     curve = {"step": rows(steps, points), "score": rows(rows(maybe, replicas), points), "seconds": rows(maybe, points)}
     choice = {"lr": number, "validation": number, "position": text}
@@ -137,6 +138,9 @@ WRONG: list[tuple[Change, str]] = [
     (lambda value: value["test"][0].update(columns="ab"), "list .* @ $.test[0].columns"),
     (lambda value: value["test"][0].update(mean=[1.0]), "as many scores as measures: 2 @ $.test[0]"),
     (lambda value: value["test"][0].update(per_task=[[[1.0]], [[1.0]]]), "`per_task` .* @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[]), "`failed` .* @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[[1]]), "as many scores as measures: 2 @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[[1, 0.5]]), "whole number .* @ $.test[0].failed"),
     (lambda value: value["snapshots"][0].update(curves=[[["\n"]]]), "@ $.snapshots[0].curves"),
     (lambda value: value.update(experiment=[]), "@ $.experiment"),
     (lambda value: value["experiment"].update(inner={"steps": 0}), "`inner.steps` .* @ $.experiment"),
