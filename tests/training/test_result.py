@@ -72,13 +72,14 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
         "failed": st.none() | rows(rows(steps, measures), replicas),
     }
     curve = {"step": rows(steps, points), "score": rows(rows(maybe, replicas), points), "seconds": rows(maybe, points)}
-    choice = {"lr": number, "validation": number, "position": text}
+    choice = {"lr": number, "validation": number, "position": text, "ci95_tasks": maybe}
     parts = {
         "measure": text,
         "steps": steps,
         "replicas": rows(st.fixed_dictionaries(replica), replicas),
         "choice": st.none() | st.fixed_dictionaries(choice),
         "learning_curve": st.fixed_dictionaries(curve),
+        "classes": st.none() | st.dictionaries(text, st.dictionaries(text, steps)),
         "training": st.dictionaries(text, number, max_size=3),
         "test": st.none() | rows(st.fixed_dictionaries(scores), 1),
         "seconds": number,
