@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import SMALL, Cli, files
+from command_line import FEW, SMALL, Cli, files
 
 
 def test_intact_runs_are_counted_and_nothing_is_changed(cli: Cli) -> None:
@@ -41,6 +41,19 @@ def test_damage_is_one_line_each_and_exit_code_1(cli: Cli) -> None:
     found = json.loads(printed.out)
     assert not found["intact"]
     assert [len(one["problems"]) for one in found["checked"]] == [0, 2]
+
+
+def test_a_cache_is_checked(cli: Cli, images: Path) -> None:
+    assert cli("train", "reptile", "folder", "--data.root", str(images), *FEW, "--quiet", "--out", "run").code == 0
+    assert cli("check", "cache") == (0, "intact: 1 cache\n", "")
+    assert cli("check", ".") == (0, "intact: 1 run, 1 cache\n", "")
+    (file,) = Path("cache").glob("*/test.npy")
+    pixels = file.read_bytes()
+    file.write_bytes(pixels[: len(pixels) // 2] + bytes(len(pixels) - len(pixels) // 2))
+    printed = cli("check", ".")
+    assert printed.code == 1
+    assert str(file.parent) in printed.out
+    assert printed.problem() == "eigen-reptile: damaged: 1 cache, of 2 that were checked"
 
 
 @pytest.mark.parametrize(

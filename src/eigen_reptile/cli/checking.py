@@ -14,7 +14,7 @@ class Kind(NamedTuple):
     """A kind of folder that can be checked."""
 
     marker: str
-    """The file by which it is recognised."""
+    """The file in it by which it is recognised."""
     check: Callable[[Path], list[str]]
     """What is damaged in it, one line each. It imports what it needs, which for a run is torch."""
 
@@ -43,9 +43,16 @@ def _check_study(folder: Path) -> list[str]:
     return []
 
 
+def _check_cache(folder: Path) -> list[str]:
+    from eigen_reptile.data.io.cache import check_cache
+
+    return check_cache(folder)
+
+
 KINDS = {
     "run": Kind("config.json", _check_run),
     "study": Kind("study.json", _check_study),
+    "cache": Kind(f"*-{'[0-9a-f]' * 16}/*.npy", _check_cache),
 }
 
 
@@ -74,8 +81,11 @@ def check_command(args: Sequence[str]) -> None:
 
 def check_below(folder: Path) -> list[Checked]:
     """Check the folder and everything below it that is of a known kind."""
-    found = [(file.parent, name, kind) for name, kind in KINDS.items() for file in sorted(folder.rglob(kind.marker))]
-    return [Checked(place, name, kind.check(place)) for place, name, kind in found]
+    return [
+        Checked(place, name, kind.check(place))
+        for name, kind in KINDS.items()
+        for place in sorted({file.parents[kind.marker.count("/")] for file in folder.rglob(kind.marker)})
+    ]
 
 
 def _counted(checked: Sequence[Checked]) -> str:
