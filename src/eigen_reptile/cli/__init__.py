@@ -16,6 +16,7 @@ from typing import NamedTuple, NoReturn
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
 from eigen_reptile.errors import ConfigError, DataError, RunError
+from eigen_reptile.runtime.interruption import Interrupted, signals_as_interruptions
 
 
 class Command(NamedTuple):
@@ -55,16 +56,23 @@ USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
     f"  {name:<12}{command.about}" for name, command in COMMANDS.items()
 )
 
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do, it is the exit code."""
+
 
 def main() -> NoReturn:
-    """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
+    """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 128 + its number for a signal."""
     # Users can do nothing about deprecation warnings from inside torch.compile.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
     with contextlib.ExitStack() as stack:
         if os.environ.get("RANK", "0") != "0" and _is_worker():  # only the lead worker prints
             nowhere = stack.enter_context(Path(os.devnull).open("w"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        if code > SIGNALLED:
+            sys.stdout.flush()
+            os._exit(code)  # without waiting for threads that are still computing
+        sys.exit(code)
 
 
 def _is_worker() -> bool:
@@ -76,7 +84,8 @@ def _is_worker() -> bool:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code."""
     try:
-        return _run(args)
+        with signals_as_interruptions():
+            return _run(args)
     except (UsageError, ConfigError, DataError) as error:
         return _fail(fields_as_flags(str(error), args[0]), 2)
     except BrokenPipeError:  # the reader of our output has closed the pipe
@@ -84,8 +93,10 @@ def run(args: Sequence[str]) -> int:
         return 0
     except (RunError, OSError) as error:
         return _fail(fields_as_flags(str(error), args[0]), 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted: repeat the command to continue from the last checkpoint", 130)
+    except KeyboardInterrupt as error:
+        stopped = error if isinstance(error, Interrupted) else Interrupted()
+        there = " from there" if stopped.where else ""
+        return _fail(f"{stopped}: repeat the command to continue{there}", SIGNALLED + stopped.number)
 
 
 def _run(args: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ from torch import Tensor
 from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
+from eigen_reptile.runtime.interruption import interrupted_at, uninterrupted
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import ReportProgress, no_progress
 from eigen_reptile.runtime.run_folder import RunLog
@@ -34,7 +35,11 @@ CHECKPOINT_SECONDS = 120
 
 @torch.no_grad()
 def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress) -> TrainState:
-    """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one."""
+    """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one.
+
+    On KeyboardInterrupt, the last complete iteration is saved first: the next start loses no more than the one that was
+    interrupted.
+    """
     configure_process()
     exp = setup.exp
     meta_update = update_function(setup)
@@ -55,28 +60,41 @@ def train(setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgre
 
     data = TrainingData(setup).after(state.step)
     started, first = time.monotonic(), state.step
-    saved = started
-    while not finished(exp, state):
-        began = time.monotonic()
-        state, update = iterate(setup, meta_update, state, *next(data))
-        seconds += _seconds_since(began)
-        state, metrics = _validate_and_log(setup, run, state, seconds)
-        last = finished(exp, state)
-        if state.step % LOG_EVERY == 0 or last:
-            throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
-            summary = _training_statistics(update, state) | throughput
-            run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
-            metrics |= summary
-        if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
-            run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
-            saved = time.monotonic()
-        report(state.step, metrics)
+    saved, complete = started, state
+    try:
+        while not finished(exp, state):
+            began = time.monotonic()
+            state, update = iterate(setup, meta_update, state, *next(data))
+            seconds += _seconds_since(began)
+            state, metrics = _validate_and_log(setup, run, state, seconds)
+            last = finished(exp, state)
+            if state.step % LOG_EVERY == 0 or last:
+                throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
+                summary = _training_statistics(update, state) | throughput
+                run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
+                metrics |= summary
+            complete = state
+            if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
+                _save(run, state)
+                saved = time.monotonic()
+            report(state.step, metrics)
+    except KeyboardInterrupt as interruption:
+        with uninterrupted():
+            if complete is not state:
+                run.start_metrics(complete.step)  # drops what was logged of the interrupted iteration
+            if complete.step > first:
+                _save(run, complete)
+        raise interrupted_at(f"after iteration {complete.step}", interruption) from interruption
     if not state.alive:
         log.warning("every replica had diverged by iteration %d: stopped there", state.step)
     elif state.step < exp.meta.steps:
         best = state.best.step.max()
         log.info("no improvement on iteration %d in %d validations: stopped", best, exp.meta.patience)
     return state
+
+
+def _save(run: RunLog, state: TrainState) -> None:
+    run.save_checkpoint(state.step, {name: tensor.cpu() for name, tensor in state.tensors().items()})
 
 
 def finished(exp: Experiment, state: TrainState) -> bool:
