@@ -33,6 +33,9 @@ class Environment:
     time: str
     device: str = "cpu"
     workers: int = 1
+    compiled: bool | None = None
+    """Whether training was compiled, and did not have to go on without; None if it was not to be, or nothing was
+    trained."""
 
 
 def current_environment(device: torch.device, workers: int = 1) -> Environment:

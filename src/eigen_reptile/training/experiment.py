@@ -62,6 +62,7 @@ def run(
         try:
             log.save_environment(asdict(environment))
             state = train(setup, log, checkpoint_every, report)
+            environment = replace(environment, compiled=setup.compiled)
             metrics = [upgrade_metrics(line) for line in log.metrics()]
             result = conclude(setup, state, metrics, environment, start_progress)
             result = replace(result, seconds=round(time.monotonic() - started, 1))

@@ -12,7 +12,7 @@ from eigen_reptile.data import Bank, Banks, TaskShape, require_finite
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods import TaskSpec
 from eigen_reptile.nn import Conv4, CrossEntropy, FlatModule, Network, SquaredError
-from eigen_reptile.nn.compiler import Compiler
+from eigen_reptile.nn.compiler import OPTIONS, Compiler
 from eigen_reptile.noise import LabelFlipper, add_noise
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.memory import check_memory, out_of_memory_as_run_error
@@ -29,6 +29,8 @@ class Setup(NamedTuple):
 
     exp: Experiment
     network: Network
+    compiler: Compiler | None
+    """Compiles the meta-update as a whole if the networks of all tasks are batched, otherwise parts of it."""
     banks: Banks
     flipper: LabelFlipper | None
     """Noise in the labels of each training mini-batch."""
@@ -44,6 +46,11 @@ class Setup(NamedTuple):
         """What the method may know about its tasks beforehand."""
         bank = self.banks.train
         return TaskSpec(bank.shape, self.training.way, bank.n_classes)
+
+    @property
+    def compiled(self) -> bool | None:
+        """Whether training is compiled; None if it is not to be, or has not begun."""
+        return None if self.compiler is None else self.compiler.works
 
     def running_statistics(self, theta: Float[Tensor, "S D"]) -> Bool[Tensor, "D"] | None:
         """Which entries of theta are running statistics; None if there are none."""
@@ -72,10 +79,12 @@ def set_up(
     if trains and exp.task.epochs:
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
+    compiler = _compiler(exp, place)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
     return Setup(
         exp=exp,
-        network=build_network(exp, banks.train.shape, place),
+        network=build_network(exp, banks.train.shape, place, None if exp.model.batched else compiler),
+        compiler=compiler,
         banks=banks,
         flipper=flipper,
         device=place,
@@ -106,7 +115,18 @@ def _check_training(exp: Experiment, workers: Workers) -> None:
             )
 
 
-def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device) -> Network:
+def _compiler(exp: Experiment, device: torch.device) -> Compiler | None:
+    if not exp.compiles or not (exp.model.batched or device.type == "cpu"):
+        return None
+    required = exp.compile == "on"
+    if not exp.model.batched:
+        return Compiler(required)
+    return Compiler(required, fullgraph=False, dynamic=False, options=OPTIONS if device.type == "cpu" else None)
+
+
+def build_network(
+    exp: Experiment, shape: tuple[int, ...], device: torch.device, compiler: Compiler | None = None
+) -> Network:
     """The experiment's network for inputs of this shape."""
     outputs = exp.task.way  # one output for regression, where way is 1
     with torch.device("meta"):  # which allocates nothing
@@ -118,13 +138,8 @@ def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device)
             raise ConfigError("an inner loop needs the statistics of its mini-batches: set `model.statistics` to batch")
         if isinstance(exp.model, Conv4) and not exp.model.head:
             raise ConfigError("this method adapts a classifier: `model.head` must be true")
-    compiles = exp.compiles and device.type == "cpu" and not exp.model.batched
-    return Network(
-        module,
-        CrossEntropy() if exp.data.is_classification else SquaredError(),
-        exp.model.batched,
-        Compiler(required=exp.compile == "on") if compiles else None,
-    )
+    loss = CrossEntropy() if exp.data.is_classification else SquaredError()
+    return Network(module, loss, exp.model.batched, compiler)
 
 
 def find_device(wanted: Device) -> torch.device:

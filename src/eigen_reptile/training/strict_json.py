@@ -24,6 +24,12 @@ def _structure_int(value: Any, _: Any) -> int:
     return value
 
 
+def _structure_bool(value: Any, _: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"true or false was expected, not {str(value)[:40]!r}")
+    return value
+
+
 def _structure_text(value: Any, _: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"text was expected, not {str(value)[:40]!r}")
@@ -69,5 +75,6 @@ def strict_converter() -> cattrs.Converter:
     converter.register_structure_hook_factory(_is_tuple, _strict_tuple)
     converter.register_structure_hook(float, _structure_float)
     converter.register_structure_hook(int, _structure_int)
+    converter.register_structure_hook(bool, _structure_bool)
     converter.register_structure_hook(str, _structure_text)
     return converter
