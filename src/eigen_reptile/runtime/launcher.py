@@ -1,0 +1,130 @@
+"""Starts the workers of this machine, restarts them when one has died, and passes signals on to them."""
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from types import FrameType
+from typing import Any, NamedTuple, TypeVar
+
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.distributed import is_lead
+from eigen_reptile.runtime.interruption import (
+    Interrupted,
+    handled_by,
+    held_back_from_children,
+    ignore_signals,
+    interrupt_once,
+)
+
+R = TypeVar("R")
+
+RESTARTS = 3
+"""How often all workers are restarted, from the last checkpoint, after one of them has died."""
+SECONDS_TO_FOLLOW = 10.0
+"""How long the other workers may take to stop after the lead: they may be compiling, or waiting for it."""
+
+
+class WorkerEnd(NamedTuple):
+    """How the work of a worker ended."""
+
+    result: Any
+    interrupted: str | None = None
+    """From where the next start will continue; None if the work was not interrupted."""
+
+
+def launch_workers(work: Callable[..., R], args: Sequence[Any], workers: int) -> R:
+    """Run `work(*args)` in this many processes at once, and return the lead's result.
+
+    If one dies, restart them all, RESTARTS times at most. A signal interrupts the lead, and thereby all of them.
+    """
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=workers,
+        run_id=f"eigen-reptile-{os.getpid()}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=RESTARTS,
+        monitor_interval=0.2,
+        start_method="spawn",
+        signals_to_handle="SIGQUIT",  # the others are handled here
+    )
+    for name in ("torch.distributed.elastic", "torch.multiprocessing"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # they log pages about each death; we log one line
+    stopping = get_context("spawn").RawValue(ctypes.c_bool, False)  # in memory that all processes share
+    with _signals_passed_on(stopping) as received:
+        try:
+            lead: WorkerEnd = elastic_launch(config, _work)(stopping, work, args)[0]
+        except ChildFailedError as error:
+            if received:
+                raise Interrupted(number=received[0]) from error
+            raise RunError(_explain(*error.get_first_failure())) from error
+    if lead.interrupted is not None:
+        raise Interrupted(lead.interrupted, received[0] if received else signal.SIGINT)
+    result: R = lead.result
+    return result
+
+
+@contextmanager
+def _signals_passed_on(stopping: ctypes.c_bool) -> Iterator[list[int]]:
+    """Let the first signal interrupt the lead, and the second kill all workers; yields the signals received."""
+    received: list[int] = []
+
+    def kill(first: int) -> None:
+        for child in sorted(active_children(), key=lambda child: child.pid or 0)[first:]:
+            child.kill()
+
+    # If the lead waits for the others, their end lets it go on, and save its state.
+    impatience = threading.Timer(SECONDS_TO_FOLLOW, kill, (1,))
+    impatience.daemon = True
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        stopping.value = True
+        if len(received) > 1:
+            kill(0)
+            return
+        for child in active_children():
+            child.terminate()
+        impatience.start()
+
+    try:
+        with handled_by(receive), held_back_from_children():
+            yield received
+    finally:
+        impatience.cancel()
+
+
+def _work(stopping: ctypes.c_bool, work: Callable[..., R], args: Sequence[Any]) -> WorkerEnd:
+    """The main function of each worker process."""
+    if stopping.value:  # restarted although the work is to end
+        return WorkerEnd(None, "")
+    if is_lead():
+        interrupt_once()
+    else:
+        ignore_signals()  # they stop when the lead does
+    try:
+        return WorkerEnd(work(*args))
+    except Interrupted as interruption:
+        return WorkerEnd(None, interruption.where)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be stopped while it waits for the others to end
+
+
+def _explain(rank: int, failure: ProcessFailure) -> str:
+    """What is said about a worker that died once too often."""
+    message: Any = failure.message  # or a dict that contains it
+    lines = str(message["message"] if isinstance(message, dict) else message).splitlines()
+    cause = failure.signal_name() if failure.exitcode < 0 else lines[0]
+    return (
+        f"worker {rank} died although all workers were restarted {RESTARTS} times, at last from {cause}: repeat the "
+        "command to continue from the last checkpoint"
+    )
