@@ -4,10 +4,11 @@ import ctypes
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
@@ -112,11 +113,15 @@ def _work(stopping: ctypes.c_bool, work: Callable[..., R], args: Sequence[Any]) 
     else:
         ignore_signals()  # they stop when the lead does
     try:
-        return WorkerEnd(work(*args))
+        end = WorkerEnd(work(*args))
     except Interrupted as interruption:
-        return WorkerEnd(None, interruption.where)
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be stopped while it waits for the others to end
+        end = WorkerEnd(None, interruption.where)
+    for number in (signal.SIGINT, signal.SIGTERM):  # it may be stopped while it waits for the others to end
+        signal.signal(number, signal.SIG_DFL)
+    launcher = parent_process()
+    if launcher is None or not launcher.is_alive():  # its death was the signal
+        sys.exit(1)
+    return end
 
 
 def _explain(rank: int, failure: ProcessFailure) -> str:
