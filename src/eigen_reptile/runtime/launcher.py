@@ -4,7 +4,6 @@ import ctypes
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.distributed import is_lead
 from eigen_reptile.runtime.interruption import (
+    SIGNALS,
     Interrupted,
     handled_by,
     held_back_from_children,
@@ -116,12 +116,17 @@ def _work(stopping: ctypes.c_bool, work: Callable[..., R], args: Sequence[Any]) 
         end = WorkerEnd(work(*args))
     except Interrupted as interruption:
         end = WorkerEnd(None, interruption.where)
-    for number in (signal.SIGINT, signal.SIGTERM):  # it may be stopped while it waits for the others to end
-        signal.signal(number, signal.SIG_DFL)
-    launcher = parent_process()
-    if launcher is None or not launcher.is_alive():  # its death was the signal
-        sys.exit(1)
+    # Now it waits for the others. To die meanwhile would block the launcher; but without a launcher it would never end.
+    for number in SIGNALS:
+        signal.signal(number, _leave_if_orphaned)
+    _leave_if_orphaned()
     return end
+
+
+def _leave_if_orphaned(number: int = 0, frame: FrameType | None = None) -> None:
+    launcher = parent_process()
+    if launcher is None or not launcher.is_alive():
+        os._exit(1)
 
 
 def _explain(rank: int, failure: ProcessFailure) -> str:
