@@ -17,7 +17,7 @@ import torch
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.interruption import held_back_from_children, interrupt_once
-from eigen_reptile.runtime.jobs import JobEnded, Job, Message, Outcome, handle_message, run_job
+from eigen_reptile.runtime.jobs import Job, JobEnded, Message, Outcome, handle_message, run_job
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress
 
 SECONDS_BETWEEN_LOOKS = 1.0

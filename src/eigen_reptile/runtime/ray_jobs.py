@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.runtime.jobs import JobEnded, Job, Outcome, handle_message, run_job
+from eigen_reptile.runtime.jobs import Job, JobEnded, Outcome, handle_message, run_job
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress
 
 R = TypeVar("R")
@@ -33,7 +33,7 @@ def run_on_ray(jobs: Sequence[Job[R]], start_progress: StartProgress) -> Outcome
 
 
 def _run_on_ray(ray: Any, queue: Any, jobs: Sequence[Job[R]], start_progress: StartProgress) -> Outcome[R]:
-    work = ray.remote(num_cpus=1, max_retries=1)(_ray_work)
+    work = ray.remote(num_cpus=1, max_retries=1)(_ray_task)
     tasks = {work.remote(job, queue): job for job in jobs}
     bars: dict[str, ReportProgress] = {}
     ended: dict[str, R | RunError] = {}
@@ -53,6 +53,6 @@ def _run_on_ray(ray: Any, queue: Any, jobs: Sequence[Job[R]], start_progress: St
     return Outcome.of(jobs, ended)
 
 
-def _ray_work(job: Job[R], queue: Any) -> JobEnded:
+def _ray_task(job: Job[R], queue: Any) -> JobEnded:
     torch.set_num_threads(1)
     return run_job(job, queue.put)
