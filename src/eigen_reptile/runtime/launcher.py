@@ -29,16 +29,16 @@ R = TypeVar("R")
 
 RESTARTS = 3
 """How often all workers are restarted, from the last checkpoint, after one of them has died."""
-SECONDS_TO_FOLLOW = 10.0
+SECONDS_TO_FOLLOW = 30.0
 """How long the other workers may take to stop after the lead: they may be compiling, or waiting for it."""
 
 
-class WorkerEnd(NamedTuple):
-    """How the work of a worker ended."""
+class _Interruption(NamedTuple):
+    """What launcher and workers know of an interruption, in memory that they share."""
 
-    result: Any
-    interrupted: str | None = None
-    """From where the next start will continue; None if the work was not interrupted."""
+    stopping: ctypes.c_bool
+    where: "ctypes.Array[ctypes.c_char]"
+    """From where the next start will continue, as the lead says."""
 
 
 def launch_workers(work: Callable[..., R], args: Sequence[Any], workers: int) -> R:
@@ -60,22 +60,21 @@ def launch_workers(work: Callable[..., R], args: Sequence[Any], workers: int) ->
     )
     for name in ("torch.distributed.elastic", "torch.multiprocessing"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # they log pages about each death; we log one line
-    stopping = get_context("spawn").RawValue(ctypes.c_bool, False)  # in memory that all processes share
-    with _signals_passed_on(stopping) as received:
+    context = get_context("spawn")
+    shared = _Interruption(context.RawValue(ctypes.c_bool, False), context.RawArray(ctypes.c_char, 200))
+    with _signals_passed_on(shared) as received:
         try:
-            lead: WorkerEnd = elastic_launch(config, _work)(stopping, work, args)[0]
+            result: R = elastic_launch(config, _work)(shared, work, args)[0]
         except ChildFailedError as error:
-            if received:
-                raise Interrupted(number=received[0]) from error
-            raise RunError(_explain(*error.get_first_failure())) from error
-    if lead.interrupted is not None:
-        raise Interrupted(lead.interrupted, received[0] if received else signal.SIGINT)
-    result: R = lead.result
+            if not shared.stopping.value:
+                raise RunError(_explain(*error.get_first_failure())) from error
+    if shared.stopping.value:
+        raise Interrupted(shared.where.value.decode(), received[0] if received else signal.SIGINT)
     return result
 
 
 @contextmanager
-def _signals_passed_on(stopping: ctypes.c_bool) -> Iterator[list[int]]:
+def _signals_passed_on(shared: _Interruption) -> Iterator[list[int]]:
     """Let the first signal interrupt the lead, and the second kill all workers; yields the signals received."""
     received: list[int] = []
 
@@ -89,7 +88,7 @@ def _signals_passed_on(stopping: ctypes.c_bool) -> Iterator[list[int]]:
 
     def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        stopping.value = True
+        shared.stopping.value = True
         if len(received) > 1:
             kill(0)
             return
@@ -104,23 +103,26 @@ def _signals_passed_on(stopping: ctypes.c_bool) -> Iterator[list[int]]:
         impatience.cancel()
 
 
-def _work(stopping: ctypes.c_bool, work: Callable[..., R], args: Sequence[Any]) -> WorkerEnd:
-    """The main function of each worker process."""
-    if stopping.value:  # restarted although the work is to end
-        return WorkerEnd(None, "")
+def _work(shared: _Interruption, work: Callable[..., R], args: Sequence[Any]) -> R | None:
+    """The main function of each worker process; returns None if it was interrupted."""
+    if shared.stopping.value:  # restarted although the work is to end
+        return None
     if is_lead():
         interrupt_once()
     else:
         ignore_signals()  # they stop when the lead does
+    result = None
     try:
-        end = WorkerEnd(work(*args))
+        result = work(*args)
     except Interrupted as interruption:
-        end = WorkerEnd(None, interruption.where)
+        shared.stopping.value = True
+        if is_lead():
+            shared.where.value = interruption.where.encode()[:199]
     # Now it waits for the others. To die meanwhile would block the launcher; but without a launcher it would never end.
     for number in SIGNALS:
         signal.signal(number, _leave_if_orphaned)
     _leave_if_orphaned()
-    return end
+    return result
 
 
 def _leave_if_orphaned(number: int = 0, frame: FrameType | None = None) -> None:
