@@ -42,8 +42,12 @@ def signals_as_interruptions() -> Iterator[None]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore all signals for the moment that it takes to save what must not be lost."""
-    with handled_by(signal.SIG_IGN):
+    with handled_by(_ignore):
         yield
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Unlike SIG_IGN, of which Python complains if a signal has arrived a moment before."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -74,9 +78,12 @@ def interrupt_once() -> None:
     For a process that gets each signal twice: from the terminal, and from the process that has started it.
     """
 
+    received: list[int] = []
+
     def interrupt(number: int, frame: FrameType | None) -> None:
-        ignore_signals()
-        raise Interrupted(number=number)
+        received.append(number)
+        if len(received) == 1:
+            raise Interrupted(number=number)
 
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
