@@ -2,8 +2,12 @@
 
 import json
 import os
+import resource
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +48,31 @@ def test_a_cell_that_cannot_run_does_not_stop_the_next(
     assert f"{workers} of 3 cells failed. no data: " in printed.problem()
 
 
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """Limit files to 16 KiB, in this process and in those that it starts, as if the disk were full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_full_disk_stops_the_workers_of_one_cell_only_and_does_not_restart_them(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = replace(FITS, meta=replace(FITS.meta, steps=400), evaluation=replace(FITS.evaluation, every=1))
+    monkeypatch.setitem(RECIPES, "tiny", Recipe("", lambda scale: {"logs much": logged, "fits": FITS}))
+    printed = cli("run", "tiny", "--out", "runs", "--workers", "2", "--json")
+    assert printed.code == 1
+    assert list(json.loads(printed.out)["results"]) == ["fits"]
+    assert printed.problem() == (
+        "eigen-reptile: 1 of 2 cells failed. logs much: cannot write runs/logs much/metrics.jsonl: File too large. "
+        "Progress up to the last checkpoint is saved: fix the problem and repeat the command"
+    )
+    assert len(json.loads(Path("runs/logs much/environment.json").read_text())) == 1
+
+
 def test_finished_cells_of_other_experiments_do_not_stop_workers(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {"one": FITS, "two": replace(FITS, method=METHODS["eigen-reptile"])}
     monkeypatch.setitem(RECIPES, "tiny", Recipe("", lambda scale: cells))
@@ -68,6 +97,22 @@ def test_the_cells_of_a_recipe_run_in_parallel(cli: Cli, recipe: str) -> None:
     assert cli("run", recipe, "--out", "alone", "--steps", "2", "--seeds", "0", "--json").code == 0
     for name in ("reptile", "eigen-reptile"):
         assert saved(f"runs/{name}/result.json")["test"] == saved(f"alone/{name}/result.json")["test"]
+
+
+def test_ctrl_c_ends_parallel_cells_with_one_line_and_a_checkpoint_each(tmp_path: Path) -> None:
+    words = ("run", "sine", "--out", "runs", "--steps", "2999", "--seeds", "0", "--jobs", "2", "--quiet")
+    command = (sys.executable, "-m", "eigen_reptile", *words)
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        while sum('"train"' in file.read_text() for file in tmp_path.glob("runs/*/metrics.jsonl")) < 2:
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (130, "eigen-reptile: interrupted: repeat the command to continue\n")
+    assert len({file.parent for file in tmp_path.glob("runs/*/checkpoints/*.json")}) == 2
 
 
 def test_a_full_disk_is_reported_and_the_run_continues_when_there_is_room(cli: Cli) -> None:

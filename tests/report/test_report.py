@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 
 from eigen_reptile.errors import RunError
@@ -92,7 +93,9 @@ def test_a_folder_without_results_or_with_broken_ones_is_refused(tmp_path: Path)
             write_report(tmp_path, tmp_path / "out", [])
 
 
-def test_the_documents_match_the_committed_results(tmp_path: Path) -> None:
+def test_the_documents_match_the_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # They only name the figures, and drawing takes most of the time: other tests draw.
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **settings: file.write(b"drawn"))
     copies = []
     inserted = ("README.md", "docs/algorithm.md", "docs/methods.md")
     for name in inserted:

@@ -16,9 +16,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from eigen_reptile.cli import run
 from eigen_reptile.nn import Mlp
+from eigen_reptile.runtime import launcher
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.config import Experiment
@@ -126,14 +128,9 @@ def until(ready: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def wake_on_sigterm(pid: int) -> None:
-    """Resume a stopped worker once it was sent SIGTERM; otherwise torch would wait 30 seconds before it kills it."""
-
-    def has_sigterm() -> int:
-        (pending,) = re.findall(r"ShdPnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
-        return int(pending, 16) >> (signal.SIGTERM - 1) & 1
-
-    until(has_sigterm)
+def wake_when_alone(pid: int, parent: int) -> None:
+    """Resume a stopped worker once the lead has given it up; otherwise torch would kill it 30 seconds later."""
+    until(lambda: workers_of(parent) == [pid])
     os.kill(pid, signal.SIGCONT)
 
 
@@ -160,13 +157,62 @@ def test_workers_that_die_or_hang_cost_only_time(
     os.kill(second_worker(1), signal.SIGKILL)
     hanging = second_worker(2)
     os.kill(hanging, signal.SIGSTOP)
-    wake_on_sigterm(hanging)
+    wake_when_alone(hanging, started.pid)
     _, err = started.communicate(timeout=PATIENCE)
     assert started.returncode == 0, err
     assert err.count("all workers were restarted") == 2
     assert starts(out) == 3
     ours, theirs = end_of(out), end_of(undisturbed)
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def interrupt(folder: Path, send: Callable[[int], None], after_checkpoint: bool) -> tuple[int, str]:
+    """Start two workers, interrupt them, and return the exit code and all that was printed."""
+    before = newest_step(folder)
+    endless = command(folder, "--meta.steps", "1000000", "--quiet")
+    process = subprocess.Popen(endless, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
+    try:
+        until(lambda: process.poll() is not None or len(workers_of(process.pid)) == 2)
+        until(lambda: process.poll() is not None or not after_checkpoint or newest_step(folder) > before)
+        send(process.pid)
+        out, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    return process.returncode, out
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the workers in /proc")
+def test_signals_end_all_workers_with_one_line_and_lose_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    ctrl_c, terminate = (lambda pid: os.killpg(pid, signal.SIGINT)), (lambda pid: os.kill(pid, signal.SIGTERM))
+    code, printed = interrupt(out, ctrl_c, after_checkpoint=False)  # while the workers start
+    assert (code, printed) == (130, "eigen-reptile: interrupted: repeat the command to continue\n")
+    reached = [0]
+    for send, expected in ((ctrl_c, 130), (terminate, 143)):
+        code, printed = interrupt(out, send, after_checkpoint=True)
+        assert code == expected, printed
+        line = r"eigen-reptile: interrupted after iteration (\d+): repeat the command to continue from there\n"
+        match = re.fullmatch(line, printed)
+        assert match, printed
+        reached.append(int(match[1]))
+        assert newest_step(out) == reached[-1] > reached[-2]
+    assert starts(out) == 2
+    assert not [line for line in json.loads((out / "environment.json").read_text()) if line["workers"] != 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "cause"),
+    [(-9, None, "SIGKILL"), (1, "ValueError: bad\n  more", "ValueError: bad"), (1, {"message": "E: 1"}, "E: 1")],
+)
+def test_the_last_death_of_a_worker_is_a_sentence(tmp_path: Path, code: int, message: object, cause: str) -> None:
+    file = tmp_path / "error.json"
+    if message is not None:
+        extra = {"extraInfo": {"timestamp": "1"}}
+        file.write_text(json.dumps({"message": {**message, **extra} if isinstance(message, dict) else message}))
+    assert launcher._explain(1, ProcessFailure(1, 123, code, str(file))) == (
+        f"worker 1 died although all workers were restarted 3 times, at last from {cause}: repeat the command to "
+        "continue from the last checkpoint"
+    )
 
 
 def hosts() -> Iterator[Mapping[str, str]]:

@@ -12,8 +12,10 @@ import pytest
 
 from eigen_reptile.methods import METHODS
 from eigen_reptile.nn import Mlp
-from eigen_reptile.runtime.jobs import Outcome, run_in_processes, run_on_ray
+from eigen_reptile.runtime.job_processes import run_in_processes
+from eigen_reptile.runtime.jobs import Outcome
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress, no_progress
+from eigen_reptile.runtime.ray_jobs import run_on_ray
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import ExperimentJob
@@ -26,9 +28,11 @@ SMALL = Experiment(
     evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=15, snapshot_steps=()),
     compile="off",
 )
+PATIENCE = 240.0
+"""Seconds; the machine may be busy."""
 Engine = Callable[[list[ExperimentJob], StartProgress], Outcome[Result]]
 ENGINES: dict[str, Engine] = {
-    "processes": lambda jobs, start_progress: run_in_processes(jobs, 2, start_progress),
+    "processes": lambda jobs, start_progress: run_in_processes(jobs, 2, start_progress, PATIENCE),
     "ray": run_on_ray,
 }
 
@@ -78,6 +82,6 @@ def test_a_process_that_dies_does_not_stop_the_others(tmp_path: Path) -> None:
 
         return report
 
-    outcome = run_in_processes([long._replace(experiment=endless), *others], 2, start_progress)
+    outcome = run_in_processes([long._replace(experiment=endless), *others], 2, start_progress, PATIENCE)
     assert list(outcome.results) == ["eigen-reptile", "average-weights"]
     assert "its process died (exit code -9)" in str(outcome.failed["reptile"])

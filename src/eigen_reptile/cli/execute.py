@@ -1,6 +1,5 @@
 """Run jobs: in this process, in workers that share the tasks of each job, in parallel processes, or on a cluster."""
 
-import contextlib
 import logging
 import os
 from collections.abc import Sequence
@@ -10,8 +9,11 @@ import torch
 from eigen_reptile.cli.options import Engine, Output, Work
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
 from eigen_reptile.errors import RunError
-from eigen_reptile.runtime.distributed import Workers, is_restarted, is_worker, join_workers, launch_workers
-from eigen_reptile.runtime.jobs import FAILURES, Outcome, run_in_processes, run_on_ray
+from eigen_reptile.runtime.distributed import WorkerGroup, Workers, is_lead, is_restarted, is_worker
+from eigen_reptile.runtime.job_processes import run_in_processes
+from eigen_reptile.runtime.jobs import FAILURES, Outcome
+from eigen_reptile.runtime.launcher import launch_workers
+from eigen_reptile.runtime.ray_jobs import run_on_ray
 from eigen_reptile.training.experiment import ExperimentJob, run_folder
 from eigen_reptile.training.result import Result
 from eigen_reptile.training.saved_result import check_belongs, read_result
@@ -31,23 +33,22 @@ def execute(
             if engine == "ray":
                 absolute = [job._replace(folder=job.folder.absolute()) for job in jobs]
                 return run_on_ray(absolute, progress.start)
-            return run_in_processes(jobs, at_once, progress.start)
+            return run_in_processes(jobs, at_once, progress.start, work.timeout)
     return _in_this_process(jobs, work, output)
 
 
 def _in_this_process(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Outcome[Result]:
     """Run the jobs one after the other, together with the other workers if this process is one of several."""
     outcome: Outcome[Result] = Outcome({}, {})
-    with contextlib.ExitStack() as stack:
-        workers = stack.enter_context(join_workers(work.timeout, find_device(work.device).type == "cuda"))
-        shown = output if workers.lead else Output(quiet=True)
-        stack.enter_context(logging_to_stderr(shown))
-        progress = stack.enter_context(progress_bars(shown))
-        if workers.lead and is_restarted():
+    group = WorkerGroup(work.timeout, find_device(work.device).type == "cuda")
+    shown = output if is_lead() else Output(quiet=True)
+    with logging_to_stderr(shown), progress_bars(shown) as progress:
+        if is_lead() and is_restarted():
             log.warning("a worker died: all workers were restarted and continue from the last checkpoint")
         for job in jobs:
             try:
-                outcome.results[job.name] = job.run(progress.start, workers)
+                with group.connected(job.name) as workers:
+                    outcome.results[job.name] = job.run(progress.start, workers)
             except FAILURES as error:
                 outcome.failed[job.name] = error
     return outcome
@@ -68,7 +69,7 @@ def _in_workers(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Ou
             except FAILURES as error:
                 outcome.failed[job.name] = error
     if unfinished:
-        launch_workers(_worker_main, (unfinished, work, output), work.workers)
+        outcome.failed.update(launch_workers(_worker_main, (unfinished, work, output), work.workers))
     for job in jobs:
         if job.name in outcome.failed:
             continue
@@ -88,8 +89,7 @@ def _saved_result(job: ExperimentJob) -> Result:
     return result
 
 
-def _worker_main(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> None:
-    """The main function of each worker process."""
+def _worker_main(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> dict[str, Exception]:
+    """The work of each worker process; returns the errors by the names of the jobs."""
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // work.workers))
-    for name, error in _in_this_process(jobs, work, output).failed.items():
-        log.error("%s: %s", name, error)
+    return _in_this_process(jobs, work, output).failed

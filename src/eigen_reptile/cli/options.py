@@ -43,7 +43,7 @@ class Work:
     """Processes that share the tasks of each meta-batch. If one dies, all continue from the last checkpoint. To use
     several machines, start this command with torchrun on each of them instead."""
     timeout: float = 300.0
-    """Seconds after which a worker that does not respond is considered dead."""
+    """Seconds without a sign of life after which a worker, or one of several cells at a time, is considered dead."""
 
 
 @final

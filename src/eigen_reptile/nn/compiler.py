@@ -53,6 +53,11 @@ class Compiled(Generic[P, T]):
         self._tried = False
         self._first_call = threading.Lock()
 
+    @property
+    def works(self) -> bool | None:
+        """Whether it could be compiled; None before the first call."""
+        return self._function is not self._fallback if self._tried else None
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
         if not self._tried:
             with self._first_call:  # or each of several threads would compile it
@@ -78,15 +83,28 @@ class Compiled(Generic[P, T]):
 
 @final
 class Compiler:
-    """Compiles functions of one training for tasks that run in a thread each, every function once, by its name.
+    """Compiles functions of one training, by default for tasks that run in a thread each; every function once, by name.
 
     A name is any hashable value, such as a text and the loss whose gradient it is.
     """
 
-    def __init__(self, required: bool) -> None:
+    def __init__(
+        self,
+        required: bool,
+        fullgraph: bool = True,
+        dynamic: bool | None = None,
+        options: dict[str, Any] | None = ONE_THREAD,
+    ) -> None:
         self._required = required
+        self._fullgraph, self._dynamic, self._options = fullgraph, dynamic, options
         self._compiled: dict[Hashable, Compiled[..., Any]] = {}
         self._lock = threading.Lock()
+
+    @property
+    def works(self) -> bool | None:
+        """Whether all functions that were called could be compiled; None if there were none."""
+        tried = [function.works for function in self._compiled.values() if function.works is not None]
+        return all(tried) if tried else None
 
     def find(self, name: Hashable) -> Callable[..., Any] | None:
         """The compiled function of this name, if there is one."""
@@ -96,6 +114,8 @@ class Compiler:
         """The compiled function of this name; `function` is compiled under it if there is none yet."""
         with self._lock:
             if name not in self._compiled:
-                compiled = compile_function(function, fullgraph=True, options=ONE_THREAD)
+                compiled = compile_function(
+                    function, fullgraph=self._fullgraph, dynamic=self._dynamic, options=self._options
+                )
                 self._compiled[name] = Compiled(compiled, fallback, self._required)
             return self._compiled[name]

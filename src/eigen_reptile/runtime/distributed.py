@@ -4,26 +4,26 @@ Every worker has the same state and draws the same tasks. It computes its own pa
 over all workers, so that their states stay equal. Only the worker with rank 0, the lead, writes files and prints.
 """
 
-import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, final
+from typing import final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import PrefixStore
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.interruption import Interrupted
+from eigen_reptile.runtime.jobs import FAILURES
 
-RESTARTS = 3
-"""How often all workers are restarted, from the last checkpoint, after one of them has died."""
+PROBLEM, INTERRUPTION = "problem", "interruption"
+"""Keys under which a worker leaves the reason for which it has stopped."""
 
 
 @final
@@ -51,7 +51,8 @@ class Workers:
         for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
             same = {index: tensor for index, tensor in enumerate(tensors) if tensor.dtype == dtype}
             flat = torch.cat([tensor.reshape(-1) for tensor in same.values()])  # one message instead of many
-            dist.all_reduce(flat)
+            with _signals_first():
+                dist.all_reduce(flat)
             parts = flat.split([tensor.numel() for tensor in same.values()])
             sums |= {index: part.view(same[index].shape) for index, part in zip(same, parts, strict=True)}
         return [sums[index] for index in range(len(tensors))]
@@ -62,7 +63,8 @@ class Workers:
             return list(tensors)
         copies = [tensor.clone().contiguous() for tensor in tensors]
         for copy in copies:
-            dist.broadcast(copy, 0)
+            with _signals_first():
+                dist.broadcast(copy, 0)
         return copies
 
     def broadcast_text(self, text: str, device: torch.device) -> str:
@@ -84,51 +86,75 @@ def is_worker() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def is_lead() -> bool:
+    """Whether this process is the lead, or alone."""
+    return not is_worker() or int(os.environ["RANK"]) == 0
+
+
 def is_restarted() -> bool:
     """Whether the workers were restarted because one of them had died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+@final
+class WorkerGroup:
+    """The workers that were started together with this process, if there are any."""
+
+    def __init__(self, timeout: float, gpu: bool) -> None:
+        """If a worker does not respond for `timeout` seconds, all others fail."""
+        self._timeout = timedelta(seconds=timeout)
+        self._backend = "nccl" if gpu else "gloo"
+        self._store: Store | None = None
+        self._workers = ALONE
+        if is_worker():
+            if gpu:
+                torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            self._store, rank, count = next(rendezvous("env://", timeout=self._timeout))
+            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+                # This store outlives the workers: it still has the addresses of those that ran before a restart.
+                self._store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], self._store)
+            self._workers = Workers(rank, count)
+
+    @contextmanager
+    def connected(self, job: str) -> Iterator[Workers]:
+        """Connect to the other workers for a job; its name is the same for all.
+
+        What stops one of them for a known reason is raised by all; otherwise the others would count as dead too.
+        """
+        if self._store is None:
+            yield ALONE
+            return
+        store, (rank, count) = PrefixStore(job, self._store), (self._workers.rank, self._workers.count)
+        dist.init_process_group(self._backend, store=store, rank=rank, world_size=count, timeout=self._timeout)
+        try:
+            yield self._workers
+        except FAILURES as error:
+            store.set(PROBLEM, str(error))
+            raise
+        except KeyboardInterrupt:
+            store.set(INTERRUPTION, INTERRUPTION)
+            raise
+        except RuntimeError as error:  # as when the connection to another worker is lost
+            raise _reason_of_another(store) or error from error
+        finally:
+            dist.destroy_process_group()
+
+
+def _reason_of_another(store: Store) -> BaseException | None:
+    """Why another worker has stopped, if it has said so."""
+    try:
+        if store.check([INTERRUPTION]):
+            return Interrupted()
+        return RunError(store.get(PROBLEM).decode()) if store.check([PROBLEM]) else None
+    except RuntimeError:
+        return RunError("the lead, which keeps the workers' common store, has ended")
+
+
 @contextmanager
-def join_workers(timeout: float, gpu: bool) -> Iterator[Workers]:
-    """Connect to the workers that were started together with this process, if there are any.
-
-    If a worker does not respond for `timeout` seconds, all others fail.
-    """
-    if not is_worker():
-        yield ALONE
-        return
-    if gpu:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    limit = timedelta(seconds=timeout)
-    store, rank, count = next(rendezvous("env://", timeout=limit))
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        # This store outlives the workers: it still has the addresses of those that were running before a restart.
-        store = PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
-    dist.init_process_group("nccl" if gpu else "gloo", store=store, rank=rank, world_size=count, timeout=limit)
+def _signals_first() -> Iterator[None]:
+    """If a collective operation fails after a signal has arrived, handle the signal, as if there were no failure."""
     try:
-        yield Workers(rank, count)
-    finally:
-        dist.destroy_process_group()
-
-
-def launch_workers(work: Callable[..., None], args: Sequence[Any], workers: int) -> None:
-    """Run `work(*args)` in this many processes at once. If one dies, restart them all, RESTARTS times at most."""
-    config = LaunchConfig(
-        min_nodes=1,
-        max_nodes=1,
-        nproc_per_node=workers,
-        run_id=f"eigen-reptile-{os.getpid()}",
-        rdzv_backend="c10d",
-        rdzv_endpoint="localhost:0",
-        max_restarts=RESTARTS,
-        monitor_interval=0.2,
-        start_method="spawn",
-    )
-    for name in ("torch.distributed.elastic", "torch.multiprocessing"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # they log pages about each death; we log one line
-    try:
-        elastic_launch(config, work)(*args)
-    except ChildFailedError as error:
-        rank, failure = error.get_first_failure()
-        raise RunError(f"worker {rank} failed after {RESTARTS} restarts: {failure.message}") from error
+        yield
+    except RuntimeError:
+        signal.sigpending()  # any call lets Python handle the signals that have arrived
+        raise

@@ -37,6 +37,9 @@ class Environment:
     time: str
     device: str = "cpu"
     workers: int = 1
+    compiled: bool | None = None
+    """Whether training was compiled, and did not have to go on without; None if it was not to be, or nothing was
+    trained."""
 
 
 def current_environment(device: torch.device, workers: int = 1) -> Environment:
@@ -78,7 +81,8 @@ def _source_commit() -> str | None:
 
 def _run_git(*words: str) -> str | None:
     """The output of git in the folder of this file; None if it is empty or git is not installed."""
-    command = ["git", "-C", str(Path(__file__).parent), *words]
+    # Without locks, one of which would be left behind if git were interrupted together with this process.
+    command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):

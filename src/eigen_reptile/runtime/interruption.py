@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any, final
 
@@ -34,15 +35,19 @@ def interrupted_at(where: str, cause: KeyboardInterrupt) -> Interrupted:
 @contextmanager
 def signals_as_interruptions() -> Iterator[None]:
     """Raise `Interrupted` in the main thread when a signal arrives; one that is ignored, as by nohup, stays so."""
-    with _handled_by(_interrupt):
+    with handled_by(_interrupt):
         yield
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore all signals for the moment that it takes to save what must not be lost."""
-    with _handled_by(signal.SIG_IGN):
+    with handled_by(_ignore):
         yield
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Unlike SIG_IGN, of which Python complains if a signal has arrived a moment before."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -50,7 +55,51 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
+def held_back_from_children() -> Iterator[None]:
+    """Processes that are started in this context receive signals only once they call a function below.
+
+    They inherit the blocked signals of the thread that starts them, and so they cannot be hit while they import torch.
+    Meanwhile this process receives its signals in another thread.
+    """
+    resource_tracker.ensure_running()  # which unblocks signals
+    done = threading.Event()
+    threading.Thread(target=done.wait, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        done.set()
+
+
+def interrupt_once() -> None:
+    """From now on raise `Interrupted` for the first signal, and ignore all others, and those that are ignored already.
+
+    For a process that gets each signal twice: from the terminal, and from the process that has started it.
+    """
+
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise Interrupted(number=number)
+
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+def ignore_signals() -> None:
+    """From now on ignore all signals that ask the process to end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
     """Exchange the handlers of the signals, which only the main thread can do; elsewhere nothing changes."""
     main = threading.current_thread() is threading.main_thread()
     # None is a handler that is not Python's, and could not be restored.

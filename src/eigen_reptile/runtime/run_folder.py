@@ -52,6 +52,10 @@ class RunLog(ABC):
         """Add the environment of this start to those of earlier starts."""
 
     @abstractmethod
+    def amend_environment(self, values: Mapping[str, Any]) -> None:
+        """Replace values in the environment of this start that are known only now."""
+
+    @abstractmethod
     def load_checkpoint(self) -> Checkpoint | None:
         """The newest intact checkpoint, or None."""
 
@@ -98,6 +102,9 @@ class NoRunFolder(RunLog):
         pass
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
+        pass
+
+    def amend_environment(self, values: Mapping[str, Any]) -> None:
         pass
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -187,6 +194,11 @@ class RunFolder(RunLog):
         file = self.path / "environment.json"
         starts = read_environments(file) if file.exists() else []
         write_json(file, [*map(asdict, starts), value])
+
+    def amend_environment(self, values: Mapping[str, Any]) -> None:
+        file = self.path / "environment.json"
+        *earlier, this = read_json(file)
+        write_json(file, [*earlier, {**this, **values}])
 
     def load_checkpoint(self) -> Checkpoint | None:
         return self._checkpoints.load(self._experiment())

@@ -64,6 +64,7 @@ def run(
         try:
             log.save_environment(asdict(environment))
             state = train(setup, log, checkpoint_every, report, start_progress)
+            environment = replace(environment, compiled=setup.compiled)
             earlier, started = log.seconds(state.step), time.monotonic()
             metrics = read_metrics(log, len(exp.replicas))
             result = conclude(setup, state, log, metrics, environment, start_progress)

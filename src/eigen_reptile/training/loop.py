@@ -12,7 +12,6 @@ from torch import Tensor
 from eigen_reptile.errors import RunError
 from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
-from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
 from eigen_reptile.runtime.checkpoints import Clock
 from eigen_reptile.runtime.interruption import interrupted_at, uninterrupted
 from eigen_reptile.runtime.process import configure_process
@@ -74,6 +73,8 @@ def train(
             began = time.monotonic()
             state, update = iterate(setup, meta_update, state, *next(data))
             seconds += _seconds_since(began)
+            if state.step == first + 1:
+                run.amend_environment({"compiled": setup.compiled})
             state, metrics = _validate_and_log(setup, run, state, seconds)
             last = finished(exp, state)
             if state.step % LOG_EVERY == 0 or last:
@@ -139,12 +140,10 @@ def update_function(setup: Setup) -> UpdateFunction:
 
     Otherwise `Network.compiler` compiles the parts of it that are worth it.
     """
-    exp, meta_update = setup.exp, setup.exp.method.meta_update
-    if not (exp.compiles and setup.network.batched):
+    meta_update = setup.exp.method.meta_update
+    if setup.compiler is None or not setup.network.batched:
         return meta_update
-    options = OPTIONS if setup.device.type == "cpu" else None
-    compiled = compile_function(meta_update, dynamic=False, options=options)
-    return Compiled(compiled, meta_update, required=exp.compile == "on")
+    return setup.compiler.compiled("meta-update", meta_update, meta_update)
 
 
 def _validate_and_log(

@@ -13,7 +13,7 @@ from eigen_reptile.errors import ConfigError
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import TaskSpec
 from eigen_reptile.nn import Conv4, CrossEntropy, FlatModule, Network, SquaredError
-from eigen_reptile.nn.compiler import Compiler
+from eigen_reptile.nn.compiler import OPTIONS, Compiler
 from eigen_reptile.noise import LabelFlipper, add_noise
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.memory import check_memory, out_of_memory_as_run_error
@@ -33,6 +33,8 @@ class Setup(NamedTuple):
     network: Network
     tested: Network
     """The network of validation and test tasks: another one if these have another number of classes."""
+    compiler: Compiler | None
+    """Compiles the meta-update as a whole if the networks of all tasks are batched, otherwise parts of it."""
     banks: Banks
     classes: dict[str, dict[str, int]] | None
     """The number of images of each class of each split, without label noise; None if classes have no names."""
@@ -58,6 +60,11 @@ class Setup(NamedTuple):
             seeds = [replica.seed for replica in exp.replicas]
             theta, state = with_new_head(self.network.module, self.tested.module, theta, state, seeds)
         return Initialisation(theta, state, exp.inner, exp.method)
+
+    @property
+    def compiled(self) -> bool | None:
+        """Whether training is compiled; None if it is not to be, or has not begun."""
+        return None if self.compiler is None else self.compiler.works
 
     def running_statistics(self, theta: Float[Tensor, "S D"]) -> Bool[Tensor, "D"] | None:
         """Which entries of theta are running statistics; None if there are none."""
@@ -88,12 +95,14 @@ def set_up(
     if trains and exp.task.epochs:
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
+    compiler = _compiler(exp, place)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
-    network = build_network(exp, banks.train.shape, place, exp.task.way)
+    network = build_network(exp, banks.train.shape, place, exp.task.way, compiler)
     setup = Setup(
         exp=exp,
         network=network,
         tested=_tested_network(exp, network, banks.train, place),
+        compiler=compiler,
         banks=banks,
         classes=_classes(loaded),
         flipper=flipper,
@@ -135,13 +144,24 @@ def _check_training(exp: Experiment, workers: Workers) -> None:
             )
 
 
+def _compiler(exp: Experiment, device: torch.device) -> Compiler | None:
+    if not exp.compiles or not (exp.model.batched or device.type == "cpu"):
+        return None
+    required = exp.compile == "on"
+    if not exp.model.batched:
+        return Compiler(required)
+    return Compiler(required, fullgraph=False, dynamic=False, options=OPTIONS if device.type == "cpu" else None)
+
+
 def count_parameters(exp: Experiment, shape: tuple[int, ...], outputs: int) -> int:
     """Parameters of the experiment's network for inputs of this shape, without allocating them."""
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in exp.model.build(shape, outputs).parameters())
 
 
-def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device, outputs: int) -> Network:
+def build_network(
+    exp: Experiment, shape: tuple[int, ...], device: torch.device, outputs: int, compiler: Compiler | None
+) -> Network:
     """The experiment's network for inputs of this shape. For regression, where way is 1, it has one output."""
     parameters = count_parameters(exp, shape, outputs)
     check_memory(parameters * exp.dtype.itemsize, f"a network of {parameters:,} parameters", "use a smaller network")
@@ -151,13 +171,8 @@ def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device,
             raise ConfigError("an inner loop needs the statistics of its mini-batches: set `model.statistics` to batch")
         if isinstance(exp.model, Conv4) and not exp.model.head:
             raise ConfigError("this method adapts a classifier: `model.head` must be true")
-    compiles = exp.compiles and device.type == "cpu" and not exp.model.batched
-    return Network(
-        module,
-        CrossEntropy() if exp.data.is_classification else SquaredError(),
-        exp.model.batched,
-        Compiler(required=exp.compile == "on") if compiles else None,
-    )
+    loss = CrossEntropy() if exp.data.is_classification else SquaredError()
+    return Network(module, loss, exp.model.batched, None if exp.model.batched else compiler)
 
 
 def _tested_network(exp: Experiment, network: Network, train: Bank, device: torch.device) -> Network:
@@ -170,7 +185,7 @@ def _tested_network(exp: Experiment, network: Network, train: Bank, device: torc
             f"`evaluation.way` must be the way of training, {exp.task.way}, not {exp.tested_way}: this method learns "
             "parameters beside the network that depend on the number of classes"
         )
-    tested = build_network(exp, train.shape, device, exp.tested_way)
+    tested = build_network(exp, train.shape, device, exp.tested_way, _compiler(exp, device))
     check_new_head(network.module, tested.module)
     return tested
 

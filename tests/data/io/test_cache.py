@@ -2,10 +2,13 @@
 
 import json
 import logging
+import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import eigen_reptile.data.io.cache as io_cache
 from eigen_reptile.data.bank import Split
 from eigen_reptile.data.io.cache import SPLITS, Allocate, PackedSplit, cache_folder, check_cache, load_or_build
 from eigen_reptile.errors import DataError
@@ -173,6 +177,42 @@ def test_concurrent_loads_build_once() -> None:
         for packed in pool.map(lambda _: load_or_build("set", {}, build), range(4)):
             check(packed)
     assert build.calls == 1
+
+
+def test_a_process_that_waits_for_another_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(io_cache, "SECONDS_OF_SILENCE", 0.1)
+    at_work = threading.Event()
+
+    class UntilSaid(logging.Handler):
+        """Lets the first process finish when the second has said twice that it waits."""
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno == logging.DEBUG:
+                said_again.set()
+
+    def slow(allocate: Allocate) -> dict[Split, PackedSplit]:
+        at_work.set()
+        assert said_again.wait(60)
+        return Builder()(allocate)
+
+    said_again = threading.Event()
+    monkeypatch.setattr(io_cache.log, "handlers", [UntilSaid()])
+    with caplog.at_level(logging.DEBUG), ThreadPoolExecutor(2) as pool:
+        first = pool.submit(load_or_build, "set", {}, slow)
+        assert at_work.wait(60)
+        second = pool.submit(load_or_build, "set", {}, Builder())
+        check(first.result())
+        check(second.result())
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert len(said) == 1
+    assert f"waiting for process {os.getpid()} on {socket.gethostname()}, which is building " in said[0]
+
+
+def test_the_holder_of_a_lock_leaves_nothing_behind(cache: Path) -> None:
+    load_or_build("set", {}, Builder())
+    assert not list(cache.glob(".*.holder"))
 
 
 @pytest.fixture

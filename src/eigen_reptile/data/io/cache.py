@@ -12,6 +12,7 @@ import math
 import os
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -24,7 +25,8 @@ from filelock import FileLock, Timeout
 from jaxtyping import UInt8
 
 from eigen_reptile.data.bank import Split
-from eigen_reptile.errors import DataError
+from eigen_reptile.errors import DataError, RunError
+from eigen_reptile.runtime.files import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 PART = ".part"
 """Suffix of the temporary folder in which an entry is built."""
 ZEROS = bytes(1 << 20)
+SECONDS_OF_SILENCE = 3.0
+"""How long to wait for another process without saying so."""
 
 
 class PackedSplit(NamedTuple):
@@ -218,17 +222,45 @@ def _lock_file(entry: Path) -> Path:
     return entry.with_name(f".{entry.name}.lock")
 
 
+def _holder_file(entry: Path) -> Path:
+    """Names the process that holds the lock; the lock file itself is emptied by those that wait for it."""
+    return entry.with_name(f".{entry.name}.holder")
+
+
 @contextmanager
 def _locked(entry: Path) -> Iterator[None]:
     """Wait until no other process is building this entry, and keep others from building it."""
     with _write_errors_explained(entry.parent):
         entry.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(_lock_file(entry))
-        lock.acquire()
+        _acquire(lock, entry)
     try:
+        with suppress(RunError):  # nothing depends on it
+            write_atomically(_holder_file(entry), f"process {os.getpid()} on {socket.gethostname()}".encode())
         yield
     finally:
+        with suppress(OSError):
+            _holder_file(entry).unlink()
         lock.release()
+
+
+def _acquire(lock: FileLock, entry: Path) -> None:
+    """Wait for the lock, and say so: first where a user sees it, then as signs of life."""
+    level = logging.INFO
+    while True:
+        try:
+            lock.acquire(timeout=SECONDS_OF_SILENCE)
+        except Timeout:
+            log.log(level, "waiting for %s, which is building %s", _holder(entry), entry)
+            level = logging.DEBUG
+        else:
+            return
+
+
+def _holder(entry: Path) -> str:
+    with suppress(OSError, ValueError):
+        return _holder_file(entry).read_text(encoding="utf-8")[:100].strip() or "another process"
+    return "another process"
 
 
 @contextmanager
