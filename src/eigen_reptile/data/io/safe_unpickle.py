@@ -12,6 +12,7 @@ import io
 import math
 import re
 import struct
+from collections.abc import Callable
 from pickletools import opcodes
 from typing import Any, NamedTuple, final
 
@@ -60,10 +61,15 @@ def safe_unpickle(file: io.BytesIO | io.BufferedReader) -> Any:
             if opcode.name in TEXT_LENGTHS:
                 interpreter.stack.append(reader.read_text(opcode.name))
             else:
-                interpreter.execute(opcode.name, opcode.arg.reader(reader) if opcode.arg else None)
+                read: Callable[[Any], Any] = opcode.arg.reader if opcode.arg else _read_nothing
+                interpreter.execute(opcode.name, read(reader))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, struct.error, OSError) as error:
         raise ValueError(f"it is damaged ({error!s:.80})") from error
     raise ValueError(f"it has more than {MAX_OPCODES} opcodes")
+
+
+def _read_nothing(reader: PickleReader) -> None:
+    """An opcode without an argument."""
 
 
 @final
