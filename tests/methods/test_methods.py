@@ -23,9 +23,10 @@ from eigen_reptile.tasks import Batches, TaskConfig, Tasks
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.data import TrainingData
 from eigen_reptile.training.evaluate import EvalConfig, Initialisation
+from eigen_reptile.training.held_out import validate
 from eigen_reptile.training.loop import iterate
 from eigen_reptile.training.presets import image_preset, preset
-from eigen_reptile.training.setup import set_up, validate
+from eigen_reptile.training.setup import set_up
 from eigen_reptile.training.state import TrainState
 from meta_batches import check_resumed_in_the_same_bits
 from patterns import Patterns

@@ -9,9 +9,11 @@ from scipy import stats
 from eigen_reptile.inner import InnerState
 from eigen_reptile.runtime.environment import current_environment
 from eigen_reptile.runtime.progress import no_progress
+from eigen_reptile.runtime.run_folder import NoRunFolder
 from eigen_reptile.training.conclude import choose_step_size, conclude, summarise_scores
 from eigen_reptile.training.evaluate import Initialisation, Scores
-from eigen_reptile.training.setup import set_up, validate
+from eigen_reptile.training.held_out import validate
+from eigen_reptile.training.setup import set_up
 from eigen_reptile.training.state import TrainState
 from patterns import SMALL
 
@@ -67,10 +69,29 @@ def test_scores_that_are_not_finite_are_none() -> None:
 def test_the_choice_has_the_interval_of_its_validation_score_over_tasks() -> None:
     setup = set_up(replace(SMALL, meta=replace(SMALL.meta, keep="last", lr=(0.5, 1.0))), no_progress)
     state = TrainState.fresh(setup)
-    choice = conclude(setup, state, [], current_environment(setup.device)).choice
+    choice = conclude(setup, state, NoRunFolder(), [], current_environment(setup.device)).choice
     assert choice is not None
     inner_state = InnerState(*(part[:2] for part in state.inner_state))  # of one step size, with both seeds
     first = Initialisation(state.theta[:2], inner_state, SMALL.inner, SMALL.method)
     tasks = validate(setup, first, SMALL.evaluation.tasks, lambda *_: None).values[:, :, -1].mean(0)
     assert choice.validation == pytest.approx(tasks.mean(), rel=1e-5)
     assert choice.ci95_tasks == pytest.approx(stats.t.ppf(0.975, 3) * stats.sem(tasks), rel=1e-5)
+
+
+def test_failed_tasks_are_counted_for_each_seed_and_measure() -> None:
+    values = np.full((2, 4, 2), 0.5)
+    assert summarise_scores(Scores(("inductive", "transductive"), values), 1, 15).failed is None
+    values[0, 1:3, 0] = values[1, 0] = np.nan
+    found = summarise_scores(Scores(("inductive", "transductive"), values), 1, 15)
+    assert found.failed == ((2, 0), (1, 1))
+    assert found.per_seed == ((0.25, 0.5), (0.375, 0.375))
+    assert found.mean == (0.3125, 0.4375)
+    assert found.per_task is not None
+    assert found.per_task[0] == ((0.5, None, None, 0.5), (None, 0.5, 0.5, 0.5))
+    scores = found.column("inductive")
+    assert scores is not None
+    assert (scores.failed, scores.tasks) == (3, 8)
+    values[0] = np.nan
+    found = summarise_scores(Scores(("inductive", "transductive"), values), 1, 15)
+    assert found.mean == found.ci95_tasks == (None, None)
+    assert found.failed == ((4, 4), (1, 1))

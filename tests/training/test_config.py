@@ -74,7 +74,12 @@ WRONG: list[tuple[Callable[[], object], str, str]] = [
     (lambda: Experiment(METHODS["maml-ispl"], inner=InnerConfig(batch=None)), "inner.batch", "not None"),
     (lambda: Experiment(Maml(), CifarFs(), task=TaskConfig(5)), "task.queries", "learns from queries"),
     (lambda: Experiment(task=TaskConfig(epochs=True)), "task.epochs", "not from the whole training set"),
-    (lambda: Experiment(data=CifarFs(), task=TaskConfig(5), evaluation=EvalConfig(way=3)), "evaluation.way", "5"),
+    (lambda: Experiment(evaluation=EvalConfig(way=3)), "evaluation.way", "the way of training, 1"),
+    (
+        lambda: Experiment(Gnn(), CifarFs(), task=TaskConfig(5, queries=1), evaluation=EvalConfig(way=3)),
+        "evaluation.way",
+        "the way of training, 5",
+    ),
     (lambda: Experiment(evaluation=EvalConfig(noisy=True)), "evaluation.noisy", "symmetric"),
     (lambda: Conv4(filters=0), "model.filters", "at least 1, not 0"),
     (lambda: Mlp(hidden=(0,)), "model.hidden", "at least 1, not (0,)"),

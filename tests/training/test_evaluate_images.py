@@ -213,6 +213,28 @@ def test_a_batch_is_never_larger_than_the_support() -> None:
     assert not np.array_equal(found[0], found[1])
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_task_without_finite_predictions_fails_and_is_not_assigned_to_the_first_class(value: float) -> None:
+    whole = image_initialisation("fresh")
+    theta = whole.theta.clone()
+    theta[1, -1] = value  # the bias of the last class
+    broken = whole._replace(theta=theta)
+    for mode in MODES:
+        found, expected = accuracy(broken, modes=[mode]), accuracy(whole, modes=[mode])
+        assert np.array_equal(found.values[0], expected.values[0])
+        assert np.isnan(found.values[1]).all()
+        assert np.isnan(found.per_replica()[1]).all()
+    _, predicted = predict_example(NETWORK, image_bank(), broken, IMAGES, TASK)
+    assert predicted[1].tolist() == [-1] * 9
+    assert (predicted[0] >= 0).all()
+
+
+def test_a_failed_task_counts_as_wrong_unless_all_failed() -> None:
+    values = np.array([[1.0, np.nan, 0.5, 0.5], [np.nan] * 4, [0.25, 0.75, 0.5, 0.5]])[:, :, None]
+    np.testing.assert_array_equal(Scores(("transductive",), values).per_replica()[:, 0], [0.5, np.nan, 0.5])
+    np.testing.assert_array_equal(Scores(("3 steps",), values).per_replica()[:, 0], [np.nan, np.nan, 0.5])
+
+
 def test_the_example_is_a_task_with_the_predictions_of_each_replica() -> None:
     initialisation = image_initialisation("shared")
     task, predicted = predict_example(NETWORK, image_bank(), initialisation, IMAGES, TASK)

@@ -12,12 +12,14 @@ import pytest
 from doubles import ImageDouble, WrappedBank
 from eigen_reptile.data import Banks, Samples, TaskShape
 from eigen_reptile.errors import ConfigError
+from eigen_reptile.inner import InnerConfig
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
-from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, finished_experiment, run
+from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, run
 from eigen_reptile.training.result import Result
 from eigen_reptile.training.saved_result import read_result
+from eigen_reptile.training.trained import trained_experiment
 from patterns import SMALL, Patterns
 
 CURVES = Experiment(
@@ -61,7 +63,7 @@ def test_test_tasks_are_drawn_only_after_training_and_only_if_wanted(tmp_path: P
 def test_a_result_is_stored_and_returned_again(tmp_path: Path) -> None:
     result = run(CURVES, tmp_path)
     assert read_result(tmp_path / "result.json") == result == run(CURVES, tmp_path)
-    assert result.experiment == CURVES == finished_experiment(tmp_path)
+    assert result.experiment == CURVES == trained_experiment(tmp_path)
     assert len(json.loads((tmp_path / "environment.json").read_text())) == 1  # the second call did nothing
     with pytest.raises(ConfigError, match="belongs to another experiment: seeds"):
         run(replace(CURVES, seeds=(1,)), tmp_path)
@@ -85,19 +87,16 @@ def test_an_evaluation_of_a_finished_run_gives_its_scores_without_training(tmp_p
 
 def test_only_the_folder_of_a_finished_run_can_be_evaluated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not the folder of a run"):
-        finished_experiment(tmp_path)
+        trained_experiment(tmp_path)
     folder = tmp_path / "run"
     result = run(CURVES, folder)
     text = (folder / "result.json").read_text()
     (folder / "result.json").write_text("[" * 100_000)
     with pytest.raises(ConfigError, match=r"is not the folder of a run: .*is not valid JSON"):
-        finished_experiment(folder)
+        trained_experiment(folder)
     (folder / "result.json").write_text(json.dumps(replace(result, choice=None, test=None).to_json()))
     with pytest.raises(ConfigError, match="has diverged"):
-        finished_experiment(folder)
-    (folder / "result.json").unlink()
-    with pytest.raises(ConfigError, match="is not finished"):
-        finished_experiment(folder)
+        trained_experiment(folder)
     (folder / "result.json").write_text(text)
     for checkpoint in (folder / "checkpoints").iterdir():
         checkpoint.unlink()
@@ -125,3 +124,13 @@ def test_a_job_stores_a_result_only_once(tmp_path: Path) -> None:
 def test_checkpoint_intervals_below_one_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`checkpoint_every` must be at least 1, not 0"):
         run(CURVES, tmp_path / "run", checkpoint_every=0)
+
+
+def test_a_run_whose_predictions_are_never_finite_has_no_accuracy(tmp_path: Path) -> None:
+    inner = InnerConfig(steps=1, batch=5, lr=1e25)  # one step is finite, and so is a tiny part of it
+    exp = replace(SMALL, inner=inner, meta=MetaConfig(steps=2, lr=(1e-30,), batch=2, keep="last"))
+    result = run(exp, tmp_path)
+    assert [replica.diverged_at for replica in result.replicas] == [None] * len(exp.seeds)
+    assert [replica.validation for replica in result.replicas] == [None] * len(exp.seeds)
+    assert (result.choice, result.test) == (None, None)
+    assert all(score is None for row in result.learning_curve.score for score in row)

@@ -69,15 +69,17 @@ def results(draw: st.DrawFn) -> dict[str, Any]:
         "columns": rows(text, measures),
         "per_seed": rows(rows(maybe, measures), replicas),
         "per_task": st.none() | rows(rows(rows(maybe, tasks), replicas), measures),
+        "failed": st.none() | rows(rows(steps, measures), replicas),
     }
     curve = {"step": rows(steps, points), "score": rows(rows(maybe, replicas), points), "seconds": rows(maybe, points)}
-    choice = {"lr": number, "validation": number, "position": text}
+    choice = {"lr": number, "validation": number, "position": text, "ci95_tasks": maybe}
     parts = {
         "measure": text,
         "steps": steps,
         "replicas": rows(st.fixed_dictionaries(replica), replicas),
         "choice": st.none() | st.fixed_dictionaries(choice),
         "learning_curve": st.fixed_dictionaries(curve),
+        "classes": st.none() | st.dictionaries(text, st.dictionaries(text, steps)),
         "training": st.dictionaries(text, number, max_size=3),
         "test": st.none() | rows(st.fixed_dictionaries(scores), 1),
         "seconds": number,
@@ -137,6 +139,9 @@ WRONG: list[tuple[Change, str]] = [
     (lambda value: value["test"][0].update(columns="ab"), "list .* @ $.test[0].columns"),
     (lambda value: value["test"][0].update(mean=[1.0]), "as many scores as measures: 2 @ $.test[0]"),
     (lambda value: value["test"][0].update(per_task=[[[1.0]], [[1.0]]]), "`per_task` .* @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[]), "`failed` .* @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[[1]]), "as many scores as measures: 2 @ $.test[0]"),
+    (lambda value: value["test"][0].update(failed=[[1, 0.5]]), "whole number .* @ $.test[0].failed"),
     (lambda value: value["snapshots"][0].update(curves=[[["\n"]]]), "@ $.snapshots[0].curves"),
     (lambda value: value.update(experiment=[]), "@ $.experiment"),
     (lambda value: value["experiment"].update(inner={"steps": 0}), "`inner.steps` .* @ $.experiment"),

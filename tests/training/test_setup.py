@@ -20,7 +20,8 @@ from eigen_reptile.tasks import TaskConfig
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig, Initialisation
 from eigen_reptile.training.experiment import run
-from eigen_reptile.training.setup import Device, evaluate_test, find_device, is_better, set_up, validate
+from eigen_reptile.training.held_out import evaluate_test, validate
+from eigen_reptile.training.setup import Device, find_device, is_better, set_up
 from eigen_reptile.training.state import TrainState
 from patterns import SMALL, Patterns
 

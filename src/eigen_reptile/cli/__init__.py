@@ -17,6 +17,7 @@ from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_not_emp
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
 from eigen_reptile.cli.streams import discard_unwritten, prepare_streams
 from eigen_reptile.errors import ConfigError, DataError, RunError
+from eigen_reptile.runtime.interruption import Interrupted, signals_as_interruptions
 from eigen_reptile.runtime.text import printable
 
 
@@ -60,9 +61,12 @@ USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
     f"  {name:<12}{command.about}" for name, command in COMMANDS.items()
 )
 
+SIGNALLED = 128
+"""Added to the number of the signal that ended a command, as shells do, it is the exit code."""
+
 
 def main() -> NoReturn:
-    """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 130 for Ctrl-C."""
+    """Run the command line; exit with 2 for a wrong argument, 1 for a failure, 128 + its number for a signal."""
     # Users can do nothing about deprecation warnings from inside torch.compile.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.")
     prepare_streams()
@@ -71,9 +75,12 @@ def main() -> NoReturn:
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8", errors="replace"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
         try:
-            sys.exit(run(sys.argv[1:]))
+            code = run(sys.argv[1:])
         finally:
             discard_unwritten()
+        if code > SIGNALLED:
+            os._exit(code)  # without waiting for threads that are still computing
+        sys.exit(code)
 
 
 def _is_worker() -> bool:
@@ -86,8 +93,9 @@ def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code."""
     command = args[0] if args else ""
     try:
-        code = _run(args)
-        sys.stdout.flush()  # while its errors can be reported
+        with signals_as_interruptions():
+            code = _run(args)
+            sys.stdout.flush()  # while its errors can be reported
         return code
     except UsageError as error:
         return _fail(fields_as_flags(str(error), command), 2, error.choices)
@@ -97,8 +105,10 @@ def run(args: Sequence[str]) -> int:
         return 0
     except (RunError, OSError) as error:
         return _fail(fields_as_flags(str(error), command), 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted: repeat the command to continue from the last checkpoint", 130)
+    except KeyboardInterrupt as error:
+        stopped = error if isinstance(error, Interrupted) else Interrupted()
+        there = " from there" if stopped.where else ""
+        return _fail(f"{stopped}: repeat the command to continue{there}", SIGNALLED + stopped.number)
 
 
 def _run(args: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from eigen_reptile.cli.arguments import (
     take_name,
     unknown_name_message,
 )
+from eigen_reptile.cli.evaluate_again import OF_TRAINING, check_only_evaluation_differs
 from eigen_reptile.cli.execute import execute
 from eigen_reptile.cli.options import (
     EvalOptions,
@@ -34,10 +35,11 @@ from eigen_reptile.runtime.progress import phase
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
-from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, finished_experiment, run
+from eigen_reptile.training.experiment import ExperimentJob, evaluate_run, run
 from eigen_reptile.training.presets import preset
 from eigen_reptile.training.result import Result
 from eigen_reptile.training.setup import find_device
+from eigen_reptile.training.trained import trained_experiment
 
 LONGEST_TIMEOUT = 1_000_000
 """In seconds; torch does not accept arbitrarily long timeouts."""
@@ -53,6 +55,7 @@ def train_command(args: Sequence[str]) -> None:
     _check_work_options(options)
     _check_protocol(options.protocol, options.experiment.evaluation, default.experiment.evaluation)
     experiment = _with_protocol(options.protocol, options.experiment)
+    check_only_evaluation_differs(options.out, experiment)
     name = f"{method} {data}"
     outcome = execute([_job(name, experiment, options.out, options.work)], options.work, options.output)
     if outcome.failed:
@@ -67,7 +70,7 @@ def eval_command(args: Sequence[str]) -> None:
     about = f"{EvalOptions.__doc__}\n\neval RUN [DATASET]: RUN is the folder; data sets are {', '.join(DATASETS)}."
     if args and not args[0].startswith("-"):
         trained, rest = Path(args[0]), args[1:]
-        experiment = finished_experiment(trained)
+        experiment = trained_experiment(trained)
     elif asks_for_help(args):
         trained, rest, experiment = Path("RUN"), args, preset(DATASETS["glyphs"], METHODS["eigen-reptile"])
     else:
@@ -83,7 +86,7 @@ def eval_command(args: Sequence[str]) -> None:
     if options.data.is_classification != experiment.data.is_classification:
         trained_for = "classification" if experiment.data.is_classification else "regression"
         raise UsageError(f"{trained} was trained for {trained_for}: choose a data set for {trained_for}")
-    for setting in ("every", "monitor_tasks", "snapshot_steps"):
+    for setting in OF_TRAINING:
         if getattr(options.evaluation, setting) != getattr(experiment.evaluation, setting):
             raise UsageError(f"--evaluation.{setting.replace('_', '-')} has no effect after training: leave it out")
     _check_protocol(options.protocol, options.evaluation, experiment.evaluation)

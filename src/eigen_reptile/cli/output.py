@@ -25,7 +25,7 @@ from eigen_reptile.cli.options import Output
 from eigen_reptile.cli.progress_lines import VALIDATION, ProgressLines, progress_lines
 from eigen_reptile.noise import MeasuredNoise
 from eigen_reptile.report.paired import Comparison
-from eigen_reptile.report.tables import format_score
+from eigen_reptile.report.tables import format_failed, format_score
 from eigen_reptile.runtime.progress import ReportProgress, no_progress
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.result import Result
@@ -161,8 +161,10 @@ def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
         lr = f"{result.choice.lr:g}" if result.choice else "diverged"
         for scores in result.test or ():
             halves = scores.ci95_seeds if len(scores.per_seed) > 1 else scores.ci95_tasks
-            texts = [format_score(measure, *pair) for pair in zip(scores.mean, halves, strict=True)]
-            shown = dict(zip(scores.columns, texts, strict=True))
+            shown = {
+                column: format_score(measure, mean, half) + format_failed(scores.column(column))
+                for column, mean, half in zip(scores.columns, scores.mean, halves, strict=True)
+            }
             table.add_row(printable(name), lr, str(scores.shots), *(shown.get(column, "") for column in columns))
         if not result.test:
             table.add_row(printable(name), lr)
@@ -180,8 +182,10 @@ def comparison_table(first: str, second: str, measure: str, comparisons: Sequenc
         tasks, seeds = comparison.over_tasks, comparison.over_seeds
         table.add_row(
             f"{comparison.shots}-shot, {comparison.column}",
-            format_score(measure, tasks.first, None),
-            format_score(measure, tasks.second, None),
+            *(
+                format_score(measure, mean, None) + (f", {failed} tasks failed" if failed else "")
+                for mean, failed in zip((tasks.first, tasks.second), comparison.failed, strict=True)
+            ),
             format_score(measure, tasks.difference, tasks.ci95),
             f"{tasks.p:.2g}",
             format_score(measure, seeds.difference, seeds.ci95) if seeds else "needs at least two seeds",

@@ -32,6 +32,8 @@ class ImageDataset(Dataset):
     """Skip images that cannot be read, with a warning for each, instead of stopping with an error."""
 
     name: ClassVar[str]
+    image_shape: ClassVar[tuple[int, int, int] | None] = None
+    """Channels, height and width of its images, if all copies of the data set have the same."""
 
     @property
     def is_classification(self) -> bool:

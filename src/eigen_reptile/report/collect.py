@@ -14,6 +14,7 @@ from eigen_reptile.methods import Method
 from eigen_reptile.recipes import RECIPES, published
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.evaluate import failed_as_wrong
 from eigen_reptile.training.result import MeasureScores, Result, TestScores
 from eigen_reptile.training.saved_result import read_result
 
@@ -68,7 +69,8 @@ class Cell:
         scores = self.scores(shots, column)
         if scores is None or scores.per_task is None:
             return None
-        mean: np.ndarray = scores.per_task.mean(0)
+        per_task = failed_as_wrong(scores.per_task) if self.result.measure == "accuracy" else scores.per_task
+        mean: np.ndarray = per_task.mean(0)
         return mean
 
     def learning_curve(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from eigen_reptile.report.collect import Cell, read_cell, shots_and_columns
 from eigen_reptile.runtime.files import differences
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.evaluate import interval95
-from eigen_reptile.training.serialise import to_json
+from eigen_reptile.training.serialise import to_json, with_absolute_paths
 
 
 class PairedDifference(NamedTuple):
@@ -37,6 +37,8 @@ class Comparison(NamedTuple):
     column: str
     over_tasks: PairedDifference
     over_seeds: PairedDifference | None
+    failed: tuple[int, int]
+    """Tasks of each run, over all of its seeds, that failed; see `TestScores.failed`."""
 
 
 def paired_difference(first: np.ndarray, second: np.ndarray) -> PairedDifference:
@@ -70,7 +72,9 @@ def comparisons(first: Cell, second: Cell) -> list[Comparison]:
         tasks = [cell.task_scores(shots, column) for cell in (first, second)]
         if tasks[0] is not None and tasks[1] is not None:
             over_tasks = paired_difference(tasks[0], tasks[1])
-            found.append(Comparison(shots, column, over_tasks, _over_seeds(first, second, shots, column)))
+            over_seeds = _over_seeds(first, second, shots, column)
+            failed = (_failed(first, shots, column), _failed(second, shots, column))
+            found.append(Comparison(shots, column, over_tasks, over_seeds, failed))
     return found
 
 
@@ -93,7 +97,7 @@ def _settings_of_test_tasks(exp: Experiment) -> dict[str, Any]:
     same_for_all = replace(
         exp.evaluation, every=1, monitor_tasks=1, snapshot_steps=(), way=None, inner_steps=(1,), batch=1
     )
-    value = to_json(replace(exp, evaluation=same_for_all))
+    value = to_json(with_absolute_paths(replace(exp, evaluation=same_for_all)))
     data = value["data"]
     if not isinstance(exp.data, Folder):  # an official data set is the same in every location, a folder is not
         data = {name: setting for name, setting in data.items() if name != "root"}
@@ -108,6 +112,11 @@ def _over_seeds(first: Cell, second: Cell, shots: int, column: str) -> PairedDif
         return None
     ours, theirs = (cell.scores(shots, column) for cell in (first, second))
     return None if ours is None or theirs is None else paired_difference(ours.per_seed, theirs.per_seed)
+
+
+def _failed(cell: Cell, shots: int, column: str) -> int:
+    scores = cell.scores(shots, column)
+    return scores.failed if scores else 0
 
 
 def _result_file(folder: Path) -> Path:

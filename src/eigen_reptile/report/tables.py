@@ -1,11 +1,13 @@
 """The tables of the report on experiments."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from eigen_reptile.data import Sine
 from eigen_reptile.recipes import Published
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.report.table import Table
+from eigen_reptile.training.result import MeasureScores
 
 MAX_PLAIN_SCORE = 1000
 """Scores from here on are shown in scientific notation."""
@@ -13,10 +15,15 @@ MAX_PLAIN_SCORE = 1000
 
 def format_score(measure: str, mean: float | None, half_width: float | None) -> str:
     """A score with its interval: accuracies in per cent, errors as they are."""
-    if mean is None:
+    if mean is None or math.isnan(mean):
         return "not finite"
     scale, digits = (100, 2) if measure == "accuracy" else (1, 4)
     return f"{scale * mean:.{digits}f}" + ("" if half_width is None else f" ± {scale * half_width:.{digits}f}")
+
+
+def format_failed(scores: MeasureScores | None) -> str:
+    """What follows a score if tasks failed."""
+    return f", {scores.failed} of {scores.tasks} tasks failed" if scores is not None and scores.failed else ""
 
 
 def format_outer_step_size(cell: Cell) -> str:
@@ -30,7 +37,8 @@ def format_accuracy(cell: Cell, shots: int, column: str) -> str:
     if scores is None:
         return ""
     shown = format_score("accuracy", scores.mean, scores.ci95_tasks)
-    return shown if scores.ci95_seeds is None else f"{shown} (seeds ± {100 * scores.ci95_seeds:.2f})"
+    seeds = "" if scores.ci95_seeds is None else f" (seeds ± {100 * scores.ci95_seeds:.2f})"
+    return shown + seeds + format_failed(scores)
 
 
 def format_range(values: Sequence[int]) -> str:
@@ -100,7 +108,7 @@ def _error_row(cell: Cell, columns: Sequence[tuple[int, str]]) -> list[str]:
     if choice is None:
         return [cell.name, "", "all diverge", *("" for _ in columns), ""]
     errors = {
-        (test.shots, column): format_score("squared error", mean, half)
+        (test.shots, column): format_score("squared error", mean, half) + format_failed(test.column(column))
         for test in cell.tests
         for column, mean, half in zip(test.columns, test.mean, test.ci95_seeds, strict=True)
     }

@@ -5,14 +5,16 @@ environment.json     versions, commit, machine and command of each start
 metrics.jsonl        one line per logged step
 events.out.*         the same numbers for TensorBoard
 checkpoints/         step-000001000.safetensors and .json, the newest two; see checkpoints.py
+scores/              scores of evaluated tasks, until the result contains them
 example.safetensors  one test task of images with predictions, for the report
 result.json          the result; only a finished run has it
 """
 
 import json
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +29,7 @@ from eigen_reptile.runtime.environment import read_environments
 from eigen_reptile.runtime.files import differences, read_json, sync_folder, write_atomically, write_json, write_tensors
 from eigen_reptile.runtime.folder_lock import FolderLock
 from eigen_reptile.runtime.metrics import Metrics
+from eigen_reptile.runtime.score_files import ScoreFile
 
 
 class RunLog(ABC):
@@ -72,6 +75,14 @@ class RunLog(ABC):
     def metrics(self) -> list[dict[str, Any]]:
         """All lines of metrics."""
 
+    @abstractmethod
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        """What `add_scores` has stored under this name, if that was for the evaluation that `about` describes."""
+
+    @abstractmethod
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        """Store the scores of further tasks under this name, after `load_scores`."""
+
 
 @final
 class NoRunFolder(RunLog):
@@ -106,6 +117,12 @@ class NoRunFolder(RunLog):
 
     def metrics(self) -> list[dict[str, Any]]:
         return []
+
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        return []
+
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        pass
 
 
 @final
@@ -159,6 +176,7 @@ class RunFolder(RunLog):
         entries = with_checksum(value).items()
         lines = [f"{json.dumps(name)}: {json.dumps(part, allow_nan=False)}" for name, part in entries]
         write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        shutil.rmtree(self.path / "scores", ignore_errors=True)  # the result contains them
 
     def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         self._check_lock()
@@ -191,6 +209,17 @@ class RunFolder(RunLog):
 
     def metrics(self) -> list[dict[str, Any]]:
         return self._metrics.read()
+
+    def load_scores(self, name: str, about: Mapping[str, Any]) -> list[Any]:
+        self._check_lock()
+        return self._score_file(name).start(about)
+
+    def add_scores(self, name: str, tasks: Sequence[Any]) -> None:
+        self._check_lock()
+        self._score_file(name).add(tasks)
+
+    def _score_file(self, name: str) -> ScoreFile:
+        return ScoreFile(self.path / "scores" / f"{name}.jsonl")
 
     def damage(self) -> list[str]:
         """What is wrong with the checkpoints and metrics, one line each."""

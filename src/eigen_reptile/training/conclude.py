@@ -12,8 +12,10 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.progress import StartProgress, no_progress
+from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.evaluate import Initialisation, Scores, interval95, predict_example
+from eigen_reptile.training.held_out import evaluate_test, validate
 from eigen_reptile.training.result import (
     Choice,
     LearningCurve,
@@ -23,7 +25,7 @@ from eigen_reptile.training.result import (
     TestScores,
     TrainingSource,
 )
-from eigen_reptile.training.setup import Setup, evaluate_test, validate
+from eigen_reptile.training.setup import Setup
 from eigen_reptile.training.state import TrainState
 
 SHOWN_QUERIES = 3
@@ -34,22 +36,26 @@ MOST_SHOWN = 2**24
 def conclude(
     setup: Setup,
     state: TrainState,
+    log: RunLog,
     metrics: Sequence[Mapping[str, Any]],
     environment: Environment,
     start_progress: StartProgress = no_progress,
     trained: TrainingSource | None = None,
 ) -> Result:
-    """The result of trained replicas; its `seconds` are zero, because only the caller knows them."""
+    """The result of trained replicas; its `seconds` are zero, because only the caller knows them.
+
+    Scores of tasks are kept in `log` until the result is saved there.
+    """
     exp = setup.exp
-    initialisation = _initialisation(exp, state)
+    initialisation = _initialisation(setup, state)
     count = exp.evaluation.tasks
-    validated = validate(setup, initialisation, count, start_progress("validation tasks", count))
+    validated = validate(setup, initialisation, count, start_progress("validation tasks", count), log)
     choice = _choice(exp, validated, state)
     snapshots = [_snapshot(line) for line in metrics if line["kind"] == "snapshot"]
     test = None
     if choice is not None and exp.evaluation.test:
         chosen = _replicas_with(exp, choice.lr)
-        test = _test_scores(setup, _select_replicas(initialisation, chosen), start_progress)
+        test = _test_scores(setup, _select_replicas(initialisation, chosen), log, start_progress)
         snapshots = [_snapshot_of_replicas(snapshot, chosen) for snapshot in snapshots]
     curve = [line for line in metrics if line["kind"] == "validation"]
     statistics = _mean_statistics([line for line in metrics if line["kind"] == "train"])
@@ -89,16 +95,15 @@ def _replica_results(exp: Experiment, state: TrainState, validation: np.ndarray)
     )
 
 
-def _test_scores(setup: Setup, initialisation: Initialisation, start_progress: StartProgress) -> tuple[TestScores, ...]:
-    count = setup.exp.evaluation.tasks
-    return tuple(
-        summarise_scores(
-            evaluate_test(setup, initialisation, shape, start_progress(f"test tasks, {shape.shots}-shot", count)),
-            shape.shots,
-            shape.queries,
-        )
-        for shape in setup.tests
-    )
+def _test_scores(
+    setup: Setup, initialisation: Initialisation, log: RunLog, start_progress: StartProgress
+) -> tuple[TestScores, ...]:
+    found = []
+    for shape in setup.tests:
+        report = start_progress(f"test tasks, {shape.shots}-shot", setup.exp.evaluation.tasks)
+        scores = evaluate_test(setup, initialisation, shape, report, log)
+        found.append(summarise_scores(scores, shape.shots, shape.queries))
+    return tuple(found)
 
 
 def _choice(exp: Experiment, validated: Scores, state: TrainState) -> Choice | None:
@@ -109,7 +114,7 @@ def _choice(exp: Experiment, validated: Scores, state: TrainState) -> Choice | N
     )
     if choice is None:
         return None
-    per_task = validated.values[_replicas_with(exp, choice.lr), :, -1].mean(0)
+    per_task = validated.counted[_replicas_with(exp, choice.lr), :, -1].mean(0)
     (half_width,) = _rounded([interval95(per_task)[1]])
     return replace(choice, ci95_tasks=half_width)
 
@@ -140,7 +145,8 @@ def choose_step_size(scores: Mapping[float, float | None], higher_is_better: boo
 
 def summarise_scores(scores: Scores, shots: int, queries: int) -> TestScores:
     """Means and intervals over seeds and over tasks, with all scores behind them."""
-    per_seed, per_task = scores.per_replica(), scores.values.mean(0)
+    per_seed, per_task = scores.per_replica(), scores.counted.mean(0)
+    failed = (~np.isfinite(scores.values)).sum(1)
     return TestScores(
         shots=shots,
         queries=queries,
@@ -151,6 +157,7 @@ def summarise_scores(scores: Scores, shots: int, queries: int) -> TestScores:
         ci95_tasks=_rounded([interval95(column)[1] for column in per_task.T]),
         per_seed=tuple(_rounded(row) for row in per_seed),
         per_task=tuple(tuple(_rounded(tasks, 4) for tasks in column) for column in np.moveaxis(scores.values, 2, 0)),
+        failed=tuple(map(tuple, failed.tolist())) if failed.any() else None,
     )
 
 
@@ -160,8 +167,8 @@ def example_task(setup: Setup, state: TrainState, lr: float) -> dict[str, torch.
     `classes` has the indices of the task's classes in the test split.
     """
     shape = setup.tests[0]
-    initialisation = _select_replicas(_initialisation(setup.exp, state), _replicas_with(setup.exp, lr)[:1])
-    found = predict_example(setup.network, setup.banks.test, initialisation, setup.exp.evaluation, shape)
+    initialisation = _select_replicas(_initialisation(setup, state), _replicas_with(setup.exp, lr)[:1])
+    found = predict_example(setup.tested, setup.banks.test, initialisation, setup.exp.evaluation, shape)
     task, shown = found.task, min(SHOWN_QUERIES, shape.queries)
     queries = torch.arange(shape.way * shape.queries).view(shape.way, shape.queries)[:, :shown].flatten()
     support = torch.arange(shape.way) * shape.shots
@@ -195,10 +202,10 @@ def example_problem(tensors: Mapping[str, torch.Tensor]) -> str:
     return ""
 
 
-def _initialisation(exp: Experiment, state: TrainState) -> Initialisation:
+def _initialisation(setup: Setup, state: TrainState) -> Initialisation:
     """What is evaluated at the end: the last initialisation of each replica, or its best."""
-    kept = state.best if exp.meta.keep == "best" else state
-    return Initialisation(kept.theta, kept.inner_state, exp.inner, exp.method)
+    kept = state.best if setup.exp.meta.keep == "best" else state
+    return setup.initialisation(kept.theta, kept.inner_state)
 
 
 def _select_replicas(initialisation: Initialisation, replicas: list[int]) -> Initialisation:

@@ -126,10 +126,11 @@ class Experiment:
         if shared_state and needs.inner_loop and needs.queries:
             raise ConfigError("this method starts every inner loop with a fresh optimiser: set `inner.carry` to fresh")
         headless = isinstance(self.model, Conv4) and not self.model.head
-        if self.tested_way != self.task.way and not (needs.flexible_way and headless):
+        new_head = needs.inner_loop and self.data.is_classification  # see training/head.py
+        if self.tested_way != self.task.way and not (new_head or (needs.flexible_way and headless)):
             raise ConfigError(
-                f"`evaluation.way` must be the way of training, {self.task.way}, not {self.tested_way}: only a metric "
-                "method on a network without a head can be tested with another one"
+                f"`evaluation.way` must be the way of training, {self.task.way}, not {self.tested_way}: only a method "
+                "that adapts a classifier, or a metric method on a network without a head, can be tested with another"
             )
 
     @property

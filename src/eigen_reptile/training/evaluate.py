@@ -28,6 +28,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 BYTES_AT_ONCE = 2**28
 """Bound on the memory of batched evaluation."""
+NO_CLASS = -1
+"""Stands for the predicted class where the logits are not finite."""
 
 
 @final
@@ -44,8 +46,8 @@ class EvalConfig:
     shots: tuple[int, ...] = (10,)
     """Support samples of each class (K). Every number is tested; validation uses the first."""
     way: int | None = None
-    """Classes in a validation or test task; None: as many as in training. Metric methods can be trained on more
-    (`task.way`)."""
+    """Classes in a validation or test task; None: as many as in training (`task.way`). With another number, methods
+    that adapt a classifier begin with a freshly initialised last layer."""
     queries: int = 15
     """Queries of each class; fewer where the classes are too small. The queries of a regression task are its grid."""
     inner_steps: tuple[int, ...] = (0, 8, 16, 24, 32)
@@ -103,11 +105,26 @@ class Scores(NamedTuple):
 
     columns: tuple[str, ...]
     values: Float[np.ndarray, "S T K"]
+    """Not finite for a task that failed, because the predictions for its queries were not."""
+
+    @property
+    def counted(self) -> Float[np.ndarray, "S T K"]:
+        """The scores that enter means. An error that is not finite stays so; see `failed_as_wrong` for accuracies."""
+        return failed_as_wrong(self.values) if set(self.columns) <= set(MODES) else self.values
 
     def per_replica(self) -> Float[np.ndarray, "S K"]:
         """Means over the tasks."""
-        mean: np.ndarray = self.values.mean(1)
+        mean: np.ndarray = self.counted.mean(1)
         return mean
+
+
+def failed_as_wrong(accuracies: Float[np.ndarray, "S T *K"]) -> Float[np.ndarray, "S T *K"]:
+    """Accuracies in which a failed task counts as 0, like one whose queries are all classified wrongly.
+
+    If all tasks of an initialisation failed, it has no accuracy, and they are left as they are.
+    """
+    failed = ~np.isfinite(accuracies)
+    return np.where(failed & ~failed.all(1, keepdims=True), 0.0, accuracies) if failed.any() else accuracies
 
 
 class FittedCurves(NamedTuple):
@@ -135,7 +152,6 @@ def interval95(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     return float(array.mean()), t * float(array.std(ddof=1)) / float(np.sqrt(array.size))
 
 
-@torch.no_grad()
 def evaluate(
     network: Network,
     bank: Bank,
@@ -152,31 +168,67 @@ def evaluate(
     With modes, the accuracy in each of them after the last of the numbers of inner steps; without modes, the squared
     error after each of the numbers of inner steps.
     """
-    columns = tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.inner_steps)
+    columns, at_once = measures(config, modes), tasks_at_once(network, bank, initialisation, task)
+    pieces = [numbers[first : first + at_once] for first in range(0, len(numbers), at_once)]
+    parts = [np.empty((len(initialisation.theta), 0, len(columns)))]
+    for part in evaluate_pieces(network, bank, initialisation, config, purpose, task, pieces, modes):
+        parts.append(part)
+        report(sum(part.shape[1] for part in parts), {})
+    return Scores(columns, np.concatenate(parts, axis=1))
+
+
+def measures(config: EvalConfig, modes: Sequence[Mode]) -> tuple[str, ...]:
+    """The names of the K measures."""
+    return tuple(modes) if modes else tuple(f"{steps} steps" for steps in config.inner_steps)
+
+
+def tasks_at_once(network: Network, bank: Bank, initialisation: Initialisation, task: TaskShape) -> int:
+    """How many tasks are evaluated in one batch. Their scores can depend on it in the last bits."""
+    return max(1, BYTES_AT_ONCE // _bytes_each(bank, initialisation, task)) if network.batched else 1
+
+
+@torch.no_grad()
+def evaluate_pieces(
+    network: Network,
+    bank: Bank,
+    initialisation: Initialisation,
+    config: EvalConfig,
+    purpose: Purpose,
+    task: TaskShape,
+    pieces: Sequence[Sequence[int]],
+    modes: Sequence[Mode],
+) -> Iterator[Float[np.ndarray, "S T K"]]:
+    """The scores of `evaluate`, for one piece of a list of tasks after the other. A piece may be empty."""
 
     def scores_of(numbers: Sequence[int]) -> np.ndarray:
-        tasks, batches = _draw_tasks(bank, initialisation, config, purpose, task, numbers)
+        if not numbers:
+            return np.empty((len(initialisation.theta), 0, len(measures(config, modes))))
+        tasks, batches = draw_tasks(bank, initialisation, config, purpose, task, numbers)
         if modes:
             theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
             predictions = [_PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
-            correct = torch.stack([logits.argmax(-1) == tasks.query_y for logits in predictions], dim=2)
-            values = correct.cpu().double().mean(-1)
+            values = torch.stack([_accuracy(logits, tasks.query_y) for logits in predictions], dim=2)
         else:
             curves = _predict_curves(network, initialisation, tasks, batches, config)
             values = (curves - tasks.query_y[:, :, None]).square().mean((-1, -2))
         found: np.ndarray = values.cpu().double().numpy()
         return found
 
+    largest = max((len(piece) for piece in pieces), default=0)
+    size = largest * _bytes_each(bank, initialisation, task)
+    yield from map_in_threads(scores_of, [(piece,) for piece in pieces], size, initialisation.theta.device)
+
+
+def _bytes_each(bank: Bank, initialisation: Initialisation, task: TaskShape) -> int:
     theta = initialisation.theta
     inputs = task.way * (task.shots + task.queries) * prod(bank.shape)
-    bytes_each = 4 * (len(theta) * inputs + theta.nbytes)
-    at_once = max(1, BYTES_AT_ONCE // bytes_each) if network.batched else 1
-    pieces = [(numbers[first : first + at_once],) for first in range(0, len(numbers), at_once)]
-    parts = [np.empty((len(theta), 0, len(columns)))]
-    for part in map_in_threads(scores_of, pieces, at_once * bytes_each, theta.device):
-        parts.append(part)
-        report(sum(part.shape[1] for part in parts), {})
-    return Scores(columns, np.concatenate(parts, axis=1))
+    return 4 * (len(theta) * inputs + theta.nbytes)
+
+
+def _accuracy(logits: Float[Tensor, "S T q way"], y: Int[Tensor, "S T q"]) -> Float[Tensor, "S T"]:
+    """The accuracy on each task; NaN if any of its logits is not finite, because they have no largest one."""
+    accuracy = (logits.argmax(-1) == y).cpu().double().mean(-1)
+    return accuracy.masked_fill(~logits.isfinite().all(-1).all(-1).cpu(), torch.nan)
 
 
 @torch.no_grad()
@@ -184,7 +236,7 @@ def fit_curves(
     network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
 ) -> FittedCurves:
     """The curves that each initialisation fits to one fixed regression task."""
-    tasks, batches = _draw_tasks(bank, initialisation, config, "snapshot", task, [0])
+    tasks, batches = draw_tasks(bank, initialisation, config, "snapshot", task, [0])
     curves = _predict_curves(network, initialisation, tasks, batches, config)
     return FittedCurves(
         x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
@@ -199,13 +251,14 @@ def predict_example(
     network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
 ) -> ExamplePredictions:
     """One fixed classification task with the predictions of each initialisation, to be shown."""
-    tasks, batches = _draw_tasks(bank, initialisation, config, "snapshot", task, [0])
+    tasks, batches = draw_tasks(bank, initialisation, config, "snapshot", task, [0])
     theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
-    predicted = _predict_transductively(network, initialisation.method, theta, tasks).argmax(-1)[:, 0]
+    logits = _predict_transductively(network, initialisation.method, theta, tasks)[:, 0]
+    predicted = logits.argmax(-1).masked_fill(~logits.isfinite().all(-1), NO_CLASS)
     return ExamplePredictions(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
-def _draw_tasks(
+def draw_tasks(
     bank: Bank,
     initialisation: Initialisation,
     config: EvalConfig,

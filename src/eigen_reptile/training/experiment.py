@@ -14,7 +14,7 @@ import torch
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.environment import current_environment
-from eigen_reptile.runtime.files import read_json, read_tensors
+from eigen_reptile.runtime.files import read_tensors
 from eigen_reptile.runtime.memory import out_of_memory_as_run_error
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import StartProgress, no_progress
@@ -25,9 +25,10 @@ from eigen_reptile.training.loop import train
 from eigen_reptile.training.metric_lines import read_metrics
 from eigen_reptile.training.result import Result, TrainingSource
 from eigen_reptile.training.saved_result import check_belongs, contradiction, read_result
-from eigen_reptile.training.serialise import from_json, to_json
+from eigen_reptile.training.serialise import from_json, to_json, with_absolute_paths
 from eigen_reptile.training.setup import Device, Setup, find_device, set_up
 from eigen_reptile.training.state import TrainState
+from eigen_reptile.training.trained import last_checkpoint, trained_experiment, trained_state
 
 EXAMPLES = "example.safetensors"
 RESULT = "result.json"
@@ -48,10 +49,10 @@ def run(
     """
     if checkpoint_every < 1:
         raise ConfigError(f"`checkpoint_every` must be at least 1, not {checkpoint_every}")
-    place = find_device(device)
+    exp, place = with_absolute_paths(exp), find_device(device)
     # Before the folder is made, so that nothing is left behind if the data cannot be used.
-    finished = _broadcast_json((folder / RESULT).exists(), workers, place)
-    setup = None if finished else set_up(exp, start_progress, device, workers)
+    has_result = _broadcast_json((folder / RESULT).exists(), workers, place)
+    setup = None if has_result else set_up(exp, start_progress, device, workers)
     with _open_run_folder(folder, exp, workers, place) as log:
         report = start_progress(folder.name, exp.meta.steps)
         found = _broadcast_json(log.result(), workers, place)
@@ -65,7 +66,7 @@ def run(
             state = train(setup, log, checkpoint_every, report, start_progress)
             earlier, started = log.seconds(state.step), time.monotonic()
             metrics = read_metrics(log, len(exp.replicas))
-            result = conclude(setup, state, metrics, environment, start_progress)
+            result = conclude(setup, state, log, metrics, environment, start_progress)
             result = replace(result, seconds=round(earlier + time.monotonic() - started, 1))
             _save_result(log, setup, state, result)
         except RunError as error:
@@ -79,20 +80,15 @@ def run(
 def evaluate_run(
     trained: Path, exp: Experiment, folder: Path, start_progress: StartProgress = no_progress, device: Device = "auto"
 ) -> Result:
-    """Choose and test with what the finished run in `trained` has learnt, and save the result in `folder`.
+    """Choose and test with what the run in `trained` has learnt, and save the result in `folder`.
 
-    `exp` is that run's experiment with another evaluation, or other data.
+    `exp` is that run's experiment with another evaluation, or other data. Only its training must be finished.
     """
-    source, before = RunFolder(trained), finished_experiment(trained)
-    checkpoint, steps = source.load_checkpoint(), read_result(trained / RESULT).steps
-    if checkpoint is None or checkpoint.step != steps:
-        raise ConfigError(f"the last checkpoint in {trained} is missing or damaged: train it again")
+    exp, source, before = with_absolute_paths(exp), RunFolder(trained), trained_experiment(trained)
+    checkpoint = last_checkpoint(trained)
     configure_process()
     setup = set_up(exp, start_progress, device, trains=False)
-    try:
-        state = TrainState.fresh(setup).restored(checkpoint.step, checkpoint.tensors)
-    except RunError as error:
-        raise ConfigError(f"the parameters in {trained} do not fit this data set: {error}") from error
+    state = trained_state(trained, before, checkpoint, setup)
     digest = hashlib.sha256(state.theta.cpu().numpy().tobytes()).hexdigest()
     origin = TrainingSource(to_json(before), digest)
     with RunFolder.open(folder, to_json(exp) | {"trained": asdict(origin)}) as log:
@@ -102,24 +98,10 @@ def evaluate_run(
         log.save_environment(asdict(environment))
         metrics = read_metrics(source, len(before.replicas))
         metrics = [line for line in metrics if line["kind"] != "snapshot"]  # made by the other evaluation
-        result = conclude(setup, state, metrics, environment, start_progress, origin)
+        result = conclude(setup, state, log, metrics, environment, start_progress, origin)
         result = replace(result, seconds=round(time.monotonic() - started, 1))
         _save_result(log, setup, state, result)
         return result
-
-
-def finished_experiment(folder: Path) -> Experiment:
-    """The experiment of the run in this folder, if it has finished and not diverged."""
-    try:
-        exp = from_json(read_json(folder / "config.json"))
-        result = read_result(folder / RESULT) if (folder / RESULT).exists() else None
-    except (RunError, ConfigError) as error:
-        raise ConfigError(f"{folder} is not the folder of a run: {error}") from error
-    if result is None:
-        raise ConfigError(f"the run in {folder} is not finished: repeat its command first")
-    if result.choice is None:
-        raise ConfigError(f"the run in {folder} has diverged: it has learnt nothing that could be tested")
-    return exp
 
 
 def read_examples(folder: Path) -> dict[str, Any] | None:
@@ -144,7 +126,11 @@ def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -
 
 def run_folder(folder: Path, exp: Experiment) -> AbstractContextManager[RunFolder]:
     """The folder of an experiment's run; settings that are missing in an older config have their defaults."""
-    return RunFolder.open(folder, to_json(exp), upgrade=lambda saved: to_json(from_json(saved)))
+
+    def config(exp: Experiment) -> dict[str, Any]:
+        return to_json(with_absolute_paths(exp))
+
+    return RunFolder.open(folder, config(exp), upgrade=lambda saved: config(from_json(saved)))
 
 
 class ExperimentJob(NamedTuple):

@@ -14,14 +14,16 @@ from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
 from eigen_reptile.nn.compiler import OPTIONS, Compiled, compile_function
 from eigen_reptile.runtime.checkpoints import Clock
+from eigen_reptile.runtime.interruption import interrupted_at, uninterrupted
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress, no_progress, phase
 from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import Initialisation, fit_curves, interval95
-from eigen_reptile.training.setup import Setup, validate
+from eigen_reptile.training.evaluate import fit_curves, interval95
+from eigen_reptile.training.held_out import validate
+from eigen_reptile.training.setup import Setup
 from eigen_reptile.training.state import TrainState
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,11 @@ CHECKPOINT_SECONDS = 120
 def train(
     setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress, start_progress: StartProgress
 ) -> TrainState:
-    """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one."""
+    """Train all replicas of the experiment, from the newest checkpoint of the run folder if it has one.
+
+    On KeyboardInterrupt, the last complete iteration is saved first: the next start loses no more than the one that was
+    interrupted.
+    """
     configure_process()
     entered, exp = time.monotonic(), setup.exp
     meta_update = update_function(setup)
@@ -62,29 +68,43 @@ def train(
 
     data = TrainingData(setup).after(state.step)
     started, first = time.monotonic(), state.step
-    saved = started
-    while not finished(exp, state):
-        began = time.monotonic()
-        state, update = iterate(setup, meta_update, state, *next(data))
-        seconds += _seconds_since(began)
-        state, metrics = _validate_and_log(setup, run, state, seconds)
-        last = finished(exp, state)
-        if state.step % LOG_EVERY == 0 or last:
-            throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
-            summary = _training_statistics(update, state) | throughput
-            run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
-            metrics |= summary
-        if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
-            tensors = {name: tensor.cpu() for name, tensor in state.tensors().items()}
-            run.save_checkpoint(state.step, tensors, Clock(seconds, clock.total + _seconds_since(entered)))
-            saved = time.monotonic()
-        report(state.step, metrics)
+    saved, complete = started, (state, seconds)
+    try:
+        while not finished(exp, state):
+            began = time.monotonic()
+            state, update = iterate(setup, meta_update, state, *next(data))
+            seconds += _seconds_since(began)
+            state, metrics = _validate_and_log(setup, run, state, seconds)
+            last = finished(exp, state)
+            if state.step % LOG_EVERY == 0 or last:
+                throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
+                summary = _training_statistics(update, state) | throughput
+                run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
+                metrics |= summary
+            complete = state, seconds
+            if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
+                _save(run, *complete, clock.total + _seconds_since(entered))
+                saved = time.monotonic()
+            report(state.step, metrics)
+    except KeyboardInterrupt as interruption:
+        with uninterrupted():
+            step = complete[0].step
+            if complete[0] is not state:
+                run.start_metrics(step)  # drops what was logged of the interrupted iteration
+            if step > first:
+                _save(run, *complete, clock.total + _seconds_since(entered))
+        raise interrupted_at(f"after iteration {step}", interruption) from interruption
     if not state.alive:
         log.warning("every replica had diverged by iteration %d: stopped there", state.step)
     elif state.step < exp.meta.steps:
         best = state.best.step.max()
         log.info("no improvement on iteration %d in %d validations: stopped", best, exp.meta.patience)
     return state
+
+
+def _save(run: RunLog, state: TrainState, training_seconds: float, total_seconds: float) -> None:
+    tensors = {name: tensor.cpu() for name, tensor in state.tensors().items()}
+    run.save_checkpoint(state.step, tensors, Clock(training_seconds, total_seconds))
 
 
 def finished(exp: Experiment, state: TrainState) -> bool:
@@ -136,10 +156,10 @@ def _validate_and_log(
     """
     exp = setup.exp
     config = exp.evaluation
-    initialisation = Initialisation(state.theta, state.inner_state, exp.inner, exp.method)
+    initialisation = setup.initialisation(state.theta, state.inner_state)
     metrics: dict[str, float] = {}
     if state.step % config.every == 0 or state.step == exp.meta.steps:
-        values = validate(setup, initialisation, config.monitor_tasks, no_progress("", 0)).values[:, :, -1]
+        values = validate(setup, initialisation, config.monitor_tasks, no_progress("", 0)).counted[:, :, -1]
         state = state.with_score(exp, torch.from_numpy(values.mean(1)).to(state.theta))
         scores = [_rounded(value, diverged) for value, diverged in zip(values.mean(1), state.diverged_at, strict=True)]
         alive = values[(state.diverged_at < 0).cpu().numpy()]

@@ -96,7 +96,10 @@ class TestScores:
     """The same over tasks, each averaged over the seeds: all seeds were given the same tasks."""
     per_seed: tuple[tuple[float | None, ...], ...]
     per_task: tuple[tuple[tuple[float | None, ...], ...], ...] | None
-    """For each measure and seed the score of every task; None in results of early versions."""
+    """For each measure and seed the score of every task, None if it failed; None in results of early versions."""
+    failed: tuple[tuple[int, ...], ...] | None = None
+    """For each seed the number of tasks that failed by each measure, because predictions were not finite; None if none
+    did. A failed task counts as an accuracy of 0; a seed all of whose tasks failed has no accuracy."""
 
     def __post_init__(self) -> None:
         per_measure: list[Sequence[object]] = [self.mean, self.ci95_seeds, self.ci95_tasks, *self.per_seed]
@@ -104,6 +107,10 @@ class TestScores:
             per_measure.append(self.per_task)
             if any([len(row) for row in rows] != [self.tasks] * len(self.per_seed) for rows in self.per_task):
                 raise ConfigError("`per_task` must hold the scores of every task for each measure and seed")
+        if self.failed is not None:
+            per_measure += self.failed
+            if len(self.failed) != len(self.per_seed):
+                raise ConfigError("`failed` must hold a number for each seed and measure")
         if any(len(values) != len(self.columns) for values in per_measure):
             raise ConfigError(f"there must be as many scores as measures: {len(self.columns)}")
 
@@ -119,6 +126,8 @@ class TestScores:
             ci95_tasks=self.ci95_tasks[place],
             per_seed=np.array([row[place] for row in self.per_seed], dtype=float),
             per_task=per_task,
+            tasks=self.tasks * len(self.per_seed),
+            failed=sum(row[place] for row in self.failed or ()),
         )
 
 
@@ -130,6 +139,10 @@ class MeasureScores(NamedTuple):
     ci95_tasks: float | None
     per_seed: Float[np.ndarray, "seeds"]
     per_task: Float[np.ndarray, "seeds tasks"] | None
+    tasks: int
+    """Tasks of all seeds."""
+    failed: int
+    """Those of them that failed."""
 
 
 @final

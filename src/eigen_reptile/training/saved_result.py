@@ -9,7 +9,7 @@ from eigen_reptile.runtime.files import differences, read_json
 from eigen_reptile.runtime.run_folder import read_result_file
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.result import LearningCurve, Result, Snapshot, TestScores
-from eigen_reptile.training.serialise import from_json, to_json
+from eigen_reptile.training.serialise import from_json, to_json, with_absolute_paths
 
 REPAIR = "Delete it and repeat the command of the run, which evaluates again what was trained"
 
@@ -42,9 +42,8 @@ def read_experiment(file: Path) -> Experiment:
 
 def check_belongs(result: Result, exp: Experiment, file: Path) -> None:
     """Raise RunError if a result is that of another experiment."""
-    if result.experiment == exp:
-        return
-    if different := differences(to_json(result.experiment), to_json(exp), ("the result", "this experiment")):
+    ours, wanted = (to_json(with_absolute_paths(each)) for each in (result.experiment, exp))
+    if different := differences(ours, wanted, ("the result", "this experiment")):
         raise RunError(f"{file} is the result of another experiment: {'; '.join(different[:5])}. {REPAIR}")
 
 

@@ -1,6 +1,8 @@
 """Experiments to and from JSON."""
 
 import math
+import os
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,7 @@ from eigen_reptile.data import Dataset
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods import GradientTransform, Method, Objective, SampleSelector
 from eigen_reptile.nn import Model
+from eigen_reptile.runtime.files import expanded
 from eigen_reptile.runtime.strict_json import strict_converter, structure_float, structured
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.old_formats import upgrade_experiment
@@ -36,6 +39,21 @@ def from_json(value: Any) -> Experiment:
         return cast(Experiment, structured(_converter(), upgrade_experiment(value), Experiment))
     except ValueError as error:
         raise ConfigError(f"not a valid experiment: {error}") from error
+
+
+def with_absolute_paths(experiment: Experiment) -> Experiment:
+    """The same experiment, with paths that lead to the same files from another working directory too."""
+    data, noise = experiment.data, experiment.noise
+    root = vars(data).get("root")
+    if isinstance(root, Path):
+        data = replace(data, **{"root": _absolute(root)})
+    if noise.file is not None and expanded(noise.file).exists():  # otherwise it is one in the data folder
+        noise = replace(noise, file=_absolute(noise.file))
+    return replace(experiment, data=data, noise=noise)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(expanded(path)))  # noqa: PTH100  # also without `..`, but with links as they are
 
 
 def _converter() -> cattrs.Converter:

@@ -1,6 +1,5 @@
 """An experiment with its data loaded and its network built: what training and evaluation work on."""
 
-from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -11,17 +10,18 @@ from torch.nn.functional import pad
 from eigen_reptile.data import Bank, Banks, TaskShape, require_finite
 from eigen_reptile.data.image_bank import images_by_class
 from eigen_reptile.errors import ConfigError
+from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import TaskSpec
 from eigen_reptile.nn import Conv4, CrossEntropy, FlatModule, Network, SquaredError
 from eigen_reptile.nn.compiler import Compiler
 from eigen_reptile.noise import LabelFlipper, add_noise
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.memory import check_memory, out_of_memory_as_run_error
-from eigen_reptile.runtime.progress import ReportProgress, StartProgress, phase
-from eigen_reptile.runtime.rng import Purpose
+from eigen_reptile.runtime.progress import StartProgress, phase
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.evaluate import MODES, Initialisation, Mode, Scores, evaluate
+from eigen_reptile.training.evaluate import Initialisation
 from eigen_reptile.training.footprint import check_footprint, evaluation_bytes, training_bytes
+from eigen_reptile.training.head import check_new_head, with_new_head
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -31,6 +31,8 @@ class Setup(NamedTuple):
 
     exp: Experiment
     network: Network
+    tested: Network
+    """The network of validation and test tasks: another one if these have another number of classes."""
     banks: Banks
     classes: dict[str, dict[str, int]] | None
     """The number of images of each class of each split, without label noise; None if classes have no names."""
@@ -48,6 +50,14 @@ class Setup(NamedTuple):
         """What the method may know about its tasks beforehand."""
         bank = self.banks.train
         return TaskSpec(bank.shape, self.training.way, bank.n_classes)
+
+    def initialisation(self, theta: Float[Tensor, "S D"], state: InnerState) -> Initialisation:
+        """What was learnt, as validation and test tasks need it."""
+        exp = self.exp
+        if self.tested is not self.network:
+            seeds = [replica.seed for replica in exp.replicas]
+            theta, state = with_new_head(self.network.module, self.tested.module, theta, state, seeds)
+        return Initialisation(theta, state, exp.inner, exp.method)
 
     def running_statistics(self, theta: Float[Tensor, "S D"]) -> Bool[Tensor, "D"] | None:
         """Which entries of theta are running statistics; None if there are none."""
@@ -79,9 +89,11 @@ def set_up(
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
+    network = build_network(exp, banks.train.shape, place, exp.task.way)
     setup = Setup(
         exp=exp,
-        network=build_network(exp, banks.train.shape, place),
+        network=network,
+        tested=_tested_network(exp, network, banks.train, place),
         banks=banks,
         classes=_classes(loaded),
         flipper=flipper,
@@ -123,11 +135,15 @@ def _check_training(exp: Experiment, workers: Workers) -> None:
             )
 
 
-def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device) -> Network:
-    """The experiment's network for inputs of this shape."""
-    outputs = exp.task.way  # one output for regression, where way is 1
-    with torch.device("meta"):  # which allocates nothing
-        parameters = sum(parameter.numel() for parameter in exp.model.build(shape, outputs).parameters())
+def count_parameters(exp: Experiment, shape: tuple[int, ...], outputs: int) -> int:
+    """Parameters of the experiment's network for inputs of this shape, without allocating them."""
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in exp.model.build(shape, outputs).parameters())
+
+
+def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device, outputs: int) -> Network:
+    """The experiment's network for inputs of this shape. For regression, where way is 1, it has one output."""
+    parameters = count_parameters(exp, shape, outputs)
     check_memory(parameters * exp.dtype.itemsize, f"a network of {parameters:,} parameters", "use a smaller network")
     module = FlatModule(lambda: exp.model.build(shape, outputs).to(exp.dtype), device)
     if exp.method.requirements.inner_loop:
@@ -144,6 +160,21 @@ def build_network(exp: Experiment, shape: tuple[int, ...], device: torch.device)
     )
 
 
+def _tested_network(exp: Experiment, network: Network, train: Bank, device: torch.device) -> Network:
+    """The same network, unless a classifier is to be adapted to tasks with another number of classes."""
+    needs = exp.method.requirements
+    if exp.tested_way == exp.task.way or not needs.inner_loop:
+        return network
+    if needs.extra_parameters(network, 0, TaskSpec(train.shape, exp.task.way, train.n_classes)).numel():
+        raise ConfigError(
+            f"`evaluation.way` must be the way of training, {exp.task.way}, not {exp.tested_way}: this method learns "
+            "parameters beside the network that depend on the number of classes"
+        )
+    tested = build_network(exp, train.shape, device, exp.tested_way)
+    check_new_head(network.module, tested.module)
+    return tested
+
+
 def find_device(wanted: Device) -> torch.device:
     """The device of this name; `auto` is the fastest available. ConfigError if it is not available."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
@@ -153,45 +184,6 @@ def find_device(wanted: Device) -> torch.device:
         others = ", ".join(name for name, there in available.items() if there)
         raise ConfigError(f"`device` {wanted} is not available on this machine: use auto or {others}")
     return torch.device(wanted)
-
-
-def validate(setup: Setup, initialisation: Initialisation, tasks: int, report: ReportProgress) -> Scores:
-    """Scores on the first tasks of the validation list, by the decisive measure."""
-    modes = MODES[-1:] if setup.exp.data.is_classification else ()
-    bank, shape = setup.banks.validation, setup.validation
-    return _evaluate_on_all_workers(setup, bank, initialisation, "validation", shape, tasks, modes, report)
-
-
-def evaluate_test(setup: Setup, initialisation: Initialisation, shape: TaskShape, report: ReportProgress) -> Scores:
-    """Scores on the test list, by every measure."""
-    modes = MODES if setup.exp.data.is_classification else ()
-    count = setup.exp.evaluation.tasks
-    return _evaluate_on_all_workers(setup, setup.banks.test, initialisation, "test", shape, count, modes, report)
-
-
-def _evaluate_on_all_workers(
-    setup: Setup,
-    bank: Bank,
-    initialisation: Initialisation,
-    purpose: Purpose,
-    shape: TaskShape,
-    count: int,
-    modes: Sequence[Mode],
-    report: ReportProgress,
-) -> Scores:
-    """Scores on the first `count` tasks of a list, which are shared between the workers."""
-    workers = setup.workers
-    numbers = workers.own_indices(count)
-
-    def report_all(done: int, metrics: Mapping[str, float]) -> None:
-        report(min(done * workers.count, count), metrics)
-
-    config = setup.exp.evaluation
-    own = evaluate(setup.network, bank, initialisation, config, purpose, shape, numbers, modes, report_all)
-    values = torch.zeros((own.values.shape[0], count, own.values.shape[2]), dtype=torch.float64)
-    values[:, numbers] = torch.from_numpy(own.values)
-    (values,) = workers.all_reduce([values.to(setup.device)])
-    return own._replace(values=values.cpu().numpy())
 
 
 def is_better(exp: Experiment, score: torch.Tensor, best: torch.Tensor) -> torch.Tensor:

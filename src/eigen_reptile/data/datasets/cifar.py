@@ -63,6 +63,7 @@ class CifarFs(_Cifar):
     """
 
     name: ClassVar[str] = "cifar-fs"
+    image_shape: ClassVar[tuple[int, int, int] | None] = (3, 32, 32)
 
     def _index_images(self, sources: Mapping[str, Source]) -> ImageIndex:
         published = PublishedSplits("CIFAR-FS", read_class_lists("cifar_fs"), per_class=600)
@@ -81,6 +82,7 @@ class Fc100(_Cifar):
     """
 
     name: ClassVar[str] = "fc100"
+    image_shape: ClassVar[tuple[int, int, int] | None] = (3, 32, 32)
 
     def _index_images(self, sources: Mapping[str, Source]) -> ImageIndex:
         return index_cifar(sources, PublishedSplits("FC100", read_class_lists("fc100"), per_class=600))

@@ -44,6 +44,7 @@ class MiniImagenet(ImageDataset):
     """Expected number of images of each class."""
 
     name: ClassVar[str] = "mini-imagenet"
+    image_shape: ClassVar[tuple[int, int, int] | None] = (3, 84, 84)
 
     def __post_init__(self) -> None:
         if self.per_class < 1:

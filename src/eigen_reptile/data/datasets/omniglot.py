@@ -49,6 +49,7 @@ class Omniglot(ImageDataset):
     """Add the training characters rotated by 90, 180 and 270 degrees as classes of their own."""
 
     name: ClassVar[str] = "omniglot"
+    image_shape: ClassVar[tuple[int, int, int] | None] = (1, 28, 28)
 
     @property
     def has_characters(self) -> bool:

@@ -1,0 +1,61 @@
+"""Signals that ask the process to end."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from eigen_reptile.runtime.interruption import (
+    SIGNALS,
+    Interrupted,
+    interrupted_at,
+    signals_as_interruptions,
+    uninterrupted,
+)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_interrupts_unless_something_is_being_saved(number: int) -> None:
+    before = signal.getsignal(number)
+    with signals_as_interruptions():
+        with uninterrupted():
+            os.kill(os.getpid(), number)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            os.kill(os.getpid(), number)
+        with pytest.raises(Interrupted):  # the first one may have been swallowed
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+    assert isinstance(raised.value, Interrupted)
+    assert (raised.value.number, str(raised.value)) == (number, "interrupted")
+    found = interrupted_at("after iteration 3", raised.value)
+    assert (found.number, str(found)) == (number, "interrupted after iteration 3")
+    assert interrupted_at("here", KeyboardInterrupt()).number == signal.SIGINT
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does
+    try:
+        with signals_as_interruptions(), uninterrupted():
+            pass
+        with signals_as_interruptions():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_threads_leave_the_signals_alone() -> None:
+    problems = []
+
+    def work() -> None:
+        try:
+            with signals_as_interruptions(), uninterrupted():
+                pass
+        except ValueError as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not problems

@@ -1,0 +1,140 @@
+"""Runs that are interrupted by Ctrl-C or a signal at any moment, against uninterrupted runs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any, final
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from eigen_reptile.nn import Mlp
+from eigen_reptile.runtime.progress import ReportProgress
+from eigen_reptile.training.config import Experiment, MetaConfig
+from eigen_reptile.training.evaluate import EvalConfig
+from eigen_reptile.training.experiment import run
+from patterns import SMALL
+
+CURVES = Experiment(
+    model=Mlp(hidden=(8,)),
+    meta=MetaConfig(steps=6, lr=(0.5, 1e30)),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=2, shots=(3,), inner_steps=(0, 2), snapshot_steps=(1, 5)),
+    compile="off",
+)
+IMAGES = replace(SMALL, meta=replace(SMALL.meta, steps=2, keep="best"))
+MOMENTS = 4
+
+
+def outcome(folder: Path) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The bits of the last checkpoint, and the result without what depends on the time."""
+    newest = max((folder / "checkpoints").glob("*.safetensors"))
+    found = json.loads((folder / "result.json").read_text())
+    del found["environment"], found["seconds"], found["learning_curve"]["seconds"]
+    return {name: tensor.numpy().tobytes() for name, tensor in load_file(newest).items()}, found
+
+
+def newest_step(folder: Path) -> int:
+    return max((int(file.stem.removeprefix("step-")) for file in folder.glob("checkpoints/*.json")), default=0)
+
+
+@final
+class Calls:
+    """Counts the calls of Python functions, and interrupts at one of them, as Ctrl-C does."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.count = 0
+        self.last = last
+
+    def __enter__(self) -> "Calls":
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and "eigen_reptile" in frame.f_code.co_filename:
+            self.count += 1
+            if self.count == self.last:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("exp", [CURVES, IMAGES], ids=["curves", "images"])
+def test_an_interruption_at_any_moment_costs_one_iteration_and_no_bit(exp: Experiment, tmp_path: Path) -> None:
+    with Calls() as calls:
+        run(exp, tmp_path / "whole")
+    expected = outcome(tmp_path / "whole")
+    generator = np.random.default_rng(0)
+    for moment in generator.integers(1, calls.count, size=MOMENTS).tolist():
+        folder, reported = tmp_path / str(moment), [0]
+
+        def start(name: str, total: int, folder: Path = folder, reported: list[int] = reported) -> ReportProgress:
+            def report(done: int, metrics: Mapping[str, float]) -> None:
+                if name == folder.name:
+                    reported.append(done)
+
+            return report
+
+        with pytest.raises(KeyboardInterrupt) as raised, Calls(moment):
+            run(exp, folder, start)
+        assert newest_step(folder) >= reported[-1]
+        if found := re.search(r"after iteration (\d+)", str(raised.value)):
+            assert int(found[1]) == newest_step(folder)
+        run(exp, folder)
+        assert outcome(folder) == expected, moment
+
+
+COMMAND = (
+    *("-m", "eigen_reptile", "train", "eigen-reptile", "sine", "--compile", "off", "--meta.steps", "150"),
+    *("--inner.steps", "3", "--model.hidden", "16", "16", "--evaluation.tasks", "4", "--evaluation.monitor-tasks", "2"),
+    *("--evaluation.every", "5", "--evaluation.inner-steps", "0", "4", "--evaluation.snapshot-steps", "1", "--out"),
+)
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
+        "OMP_NUM_THREADS": "1"
+    }
+    command = [sys.executable, *COMMAND, str(folder)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def logged(folder: Path) -> int:
+    file = folder / "metrics.jsonl"
+    return (
+        max((int(step) for step in re.findall(r'"step": (\d+)', file.read_text())), default=0) if file.exists() else 0
+    )
+
+
+@pytest.mark.timeout(300)
+def test_each_signal_saves_a_checkpoint_and_says_from_where_the_next_start_continues(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    for number, reached in ((signal.SIGHUP, 20), (signal.SIGTERM, 40), (signal.SIGINT, 60)):
+        process = started(folder)
+        while logged(folder) < reached:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        process.send_signal(number)
+        _, output = process.communicate(timeout=60)
+        assert process.returncode == 128 + number, output
+        step = newest_step(folder)
+        assert step >= reached - 1  # at most the interrupted iteration is lost
+        assert logged(folder) <= step
+        last = output.splitlines()[-1]
+        assert last == f"eigen-reptile: interrupted after iteration {step}: repeat the command to continue from there"
+        assert "Traceback" not in output
+    whole = started(tmp_path / "whole")
+    for process in (started(folder), whole):
+        _, output = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+    assert outcome(folder) == outcome(tmp_path / "whole")
