@@ -12,7 +12,7 @@ from command_line import FEW, SMALL, Cli, files
 
 def test_intact_runs_are_counted_and_nothing_is_changed(cli: Cli) -> None:
     for name in ("one", "two"):
-        assert cli("train", "reptile", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
+        assert cli("train", "reptile", "sine", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
     before = files("runs")
     assert cli("check", "runs") == (0, "intact: 2 runs\n", "")
     assert cli("check", "runs/one") == (0, "intact: 1 run\n", "")
@@ -27,7 +27,7 @@ def test_intact_runs_are_counted_and_nothing_is_changed(cli: Cli) -> None:
 
 def test_damage_is_one_line_each_and_exit_code_1(cli: Cli) -> None:
     for name in ("one", "two"):
-        assert cli("train", "reptile", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
+        assert cli("train", "reptile", "sine", "--out", f"runs/{name}", *SMALL, "--quiet") == (0, "", "")
     Path("runs/two/result.json").write_text("{}")
     Path("runs/two/environment.json").write_text("[3]")
     printed = cli("check", "runs")
