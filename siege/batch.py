@@ -1,0 +1,141 @@
+"""Cases in child processes: whatever a case does to its process, the siege goes on."""
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from siege.case import Attack, BrokenPromiseError, Limits, generator_of
+from siege.file_events import forbid_elsewhere, install
+from siege.forks import end_group, fork
+
+HEADROOM = 1 << 32
+"""Bytes of address space beyond the limit, so that growth is measured rather than prevented; for the machine's sake."""
+
+PROGRAMS = ("git", "mount", "umount")
+"""Those that an environment is described with, and those that a case itself needs."""
+
+
+class Verdict(NamedTuple):
+    """What became of a case."""
+
+    number: int
+    kind: str
+    outcome: str
+    problem: str
+    """The promise that was broken; empty if none was."""
+
+
+def kind_of(attacks: Mapping[str, Attack], number: int) -> str:
+    """The name of the attack that a case makes."""
+    return list(attacks)[number % len(attacks)]
+
+
+def run_cases(
+    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits
+) -> Iterator[Verdict]:
+    """The verdicts on these cases, in order. A case that fails is the last one of its process."""
+    while numbers:
+        for verdict in _run_child(part, attacks, seed, numbers, folder, limits):
+            yield verdict
+            numbers = range(verdict.number + 1, numbers.stop)
+
+
+def _run_child(
+    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits
+) -> Iterator[Verdict]:
+    receiver, sender = os.pipe()
+    child = fork(lambda: _attack_all(part, attacks, seed, numbers, folder, limits, sender), leads_group=True)
+    os.close(sender)
+    number = numbers.start
+    try:
+        for line in _lines(receiver, limits.seconds):
+            verdict = Verdict(**json.loads(line))
+            number = verdict.number + 1
+            yield verdict
+            if verdict.problem:
+                return
+    except TimeoutError:
+        yield Verdict(number, kind_of(attacks, number), "failed", f"it took more than {limits.seconds:g} s")
+        return
+    finally:
+        os.close(receiver)
+        code = end_group(child)
+    if number < numbers.stop:
+        yield Verdict(number, kind_of(attacks, number), "failed", _death(code, limits))
+
+
+def _death(code: int, limits: Limits) -> str:
+    if -code == signal.SIGPROF:
+        return f"it took more than {limits.cpu_seconds:g} s of processor time"
+    return f"its process was ended by {signal.Signals(-code).name}" if code < 0 else f"its process exited with {code}"
+
+
+def _lines(receiver: int, seconds: float) -> Iterator[bytes]:
+    """Lines from a pipe until its other end is closed; TimeoutError if one takes longer than so many seconds."""
+    rest, deadline = b"", time.monotonic() + seconds
+    while True:
+        if not select.select([receiver], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError
+        if not (received := os.read(receiver, 1 << 16)):
+            return
+        *lines, rest = (rest + received).split(b"\n")
+        yield from lines
+        if lines:
+            deadline = time.monotonic() + seconds
+
+
+def _attack_all(
+    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits, sender: int
+) -> int:
+    """In the child: one case after the other, until one fails."""
+    if limits.growth is not None:
+        most = _address_space("VmSize") + limits.growth + HEADROOM
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    install(forbid_elsewhere(folder, PROGRAMS))
+    for number in numbers:
+        kind = kind_of(attacks, number)
+        place = folder / f"{part}-{number}"
+        place.mkdir()
+        os.chdir(place)
+        outcome, problem = "failed", ""
+        peak, size = _address_space("VmPeak"), _address_space("VmSize")
+        try:
+            signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds or 0)  # its signal ends the process
+            outcome = attacks[kind](generator_of(seed, part, number), place)
+        except BrokenPromiseError as broken:
+            problem = str(broken)
+        except BaseException as error:
+            problem = describe(error)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        if limits.growth is not None and not problem and _address_space("VmPeak") > max(peak, size + limits.growth):
+            outcome, problem = "failed", f"it took {(_address_space('VmPeak') - size) >> 20} MiB of memory"
+        os.chdir(folder)
+        if not problem:
+            shutil.rmtree(place)
+        os.write(sender, json.dumps(Verdict(number, kind, outcome, problem)._asdict()).encode() + b"\n")
+        if problem:
+            return 0
+    return 0
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = next((frame for frame in reversed(frames) if "eigen_reptile" in frame.filename), frames[-1])
+    where = f"{Path(place.filename).name}, line {place.lineno}, in {place.name}"
+    return f"{type(error).__name__}: {' '.join(str(error)[:200].split())} ({where})"
+
+
+def _address_space(name: str) -> int:
+    """The size (VmSize) or the largest size so far (VmPeak) of the address space of this process, in bytes."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123 (thousands of times a second)
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(name))

@@ -1,0 +1,139 @@
+"""Workers that are killed or stopped: the training ends with a message or goes on, and no bit differs."""
+
+import os
+import random
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from siege import command
+from siege.case import Attack, BrokenPromiseError, Limits, Part
+from siege.victims import TRAIN_SINE, Victim, measure, numbers_of
+
+TIMEOUT = "5"
+"""Seconds after which a worker that does not respond is considered dead."""
+TWO_TASKS = ("--meta.batch", "2")
+IN_TWO = (*TRAIN_SINE, *TWO_TASKS, "--meta.steps", "200", "--checkpoint-every", "20", "--timeout", TIMEOUT)
+LAUNCHED = (*IN_TWO, "--workers", "2")
+
+
+def _prepare(folder: Path) -> Mapping[str, Attack]:
+    empty = folder / "empty"
+    empty.mkdir()
+    alone = measure(IN_TWO, empty, numbers_of("runs/sine"))
+    both = alone._replace(expected=_undisturbed(alone, folder))
+    signals = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
+    return {
+        **{f"two machines, {number.name}": partial(_hurt_one, both, number) for number in signals},
+        **{f"--workers 2, {number.name} to one": partial(_hurt_launched, both, number) for number in signals[:2]},
+        **{
+            f"--workers 2, {number.name}": partial(_end_launched, both, number)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        },
+    }
+
+
+def _undisturbed(victim: Victim, folder: Path) -> object:
+    """What two workers compute: their sums are rounded in another order than those of one process."""
+    place = folder / "undisturbed"
+    place.mkdir()
+    for running in _start_two(place):
+        if (printed := running.finish(120)).code:
+            raise BrokenPromiseError(f"two workers failed undisturbed: {printed.err[-500:]}")
+    return victim.outcome(place)
+
+
+def _start_two(folder: Path) -> list[command.Running]:
+    """Two workers as torchrun starts them, one on each machine."""
+    port = _free_port()
+    return [command.start(IN_TWO, folder, _joins(rank, port)) for rank in range(2)]
+
+
+def _joins(rank: int, port: int) -> Callable[[], None]:
+    where = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "2",
+    }
+    return lambda: os.environ.update(where)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _hurt_one(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:
+    """One of two workers gets a signal; the other has to notice. Then both are started again."""
+    running = _start_two(folder)
+    hurt, other = rng.sample(running, 2)
+    hurt.ends_within(rng.uniform(0, 1.5 * victim.seconds))
+    hurt.send(number)
+    ended = [other.finish(60)]
+    hurt.send(signal.SIGKILL)
+    ended.append(hurt.finish(60))
+    for printed in ended:
+        command.check_manners(printed, -number, -signal.SIGKILL)
+    for again in _start_two(folder):
+        if (printed := again.finish(120)).code:
+            raise BrokenPromiseError(f"it cannot be repeated: {printed.problem_line()}")
+    victim.check(folder)
+    return "same bits when repeated" if ended[0].code else "same bits"
+
+
+def _hurt_launched(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:
+    """One of the workers that the command has started gets a signal: all are restarted."""
+    running = command.start(LAUNCHED, folder)
+    running.ends_within(rng.uniform(0, 12))
+    workers = descendants(running.pid)
+    if workers and not running.ends_within(0):
+        with suppress(ProcessLookupError):
+            os.kill(rng.choice(workers), number)
+    printed = running.finish(240)
+    command.check_manners(printed)
+    if printed.code:
+        command.must_succeed(LAUNCHED, folder)
+    victim.check(folder)
+    _check_none_left(workers)
+    return "same bits when repeated" if printed.code else "same bits"
+
+
+def _end_launched(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:
+    """The command gets a signal: its workers end with it, and the same command goes on."""
+    running = command.start(LAUNCHED, folder)
+    running.ends_within(rng.uniform(0, 12))
+    workers = descendants(running.pid)
+    running.send(number)
+    printed = running.finish(60)
+    command.check_manners(printed, -number)
+    _check_none_left(workers)
+    command.must_succeed(LAUNCHED, folder)
+    victim.check(folder)
+    return "same bits when repeated" if printed.code else "same bits"
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes that a process and those it has started have started."""
+    children = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == pid:
+                children.append(int(entry.name))
+    return children + [one for child in children for one in descendants(child)]
+
+
+def _check_none_left(workers: list[int]) -> None:
+    left = [worker for worker in workers if Path(f"/proc/{worker}/exe").exists()]
+    if left:
+        raise BrokenPromiseError(f"{len(left)} of {len(workers)} processes are still running")
+
+
+WORKERS = Part("kill and stop workers of a training that is shared by two processes", _prepare, Limits(seconds=900))
