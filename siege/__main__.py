@@ -1,6 +1,7 @@
 """`python -m siege [PART ...]`: besiege the software, and write a summary from which the next siege goes on."""
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -22,6 +23,8 @@ from eigen_reptile.errors import RunError
 from eigen_reptile.report.siege import Siege, SiegePart, read_siege
 from eigen_reptile.runtime.environment import current_environment
 from eigen_reptile.runtime.files import write_json
+from eigen_reptile.training.config import Experiment
+from eigen_reptile.training.serialise import to_json
 from siege import PARTS
 from siege.batch import Verdict
 from siege.campaign import Budget, besiege, repeat_case
@@ -46,9 +49,7 @@ class Options:
 
 def main(args: Sequence[str]) -> int:
     """Run one command line; returns the exit code: 2 for a wrong argument, 1 for a broken promise, 130 for Ctrl-C."""
-    torch.set_num_threads(1)  # a process with threads cannot be forked
-    for name in ("EIGEN_REPTILE_DATA", "FORCE_COLOR"):
-        os.environ.pop(name, None)
+    _warm_up()
     try:
         options = parse(args)
         return _repeat(options) if options.case is not None else _besiege(options)
@@ -177,6 +178,16 @@ class _Progress:
 
 def _counts(found: SiegePart) -> str:
     return f"{found.cases:,} cases, {len(found.failures):,} failures"
+
+
+def _warm_up() -> None:
+    """Prepare this process for being forked in every case."""
+    torch.set_num_threads(1)  # a process with threads cannot be forked
+    for name in ("EIGEN_REPTILE_DATA", "FORCE_COLOR"):
+        os.environ.pop(name, None)
+    to_json(Experiment())  # makes a converter, which takes longer than many a case
+    gc.collect()
+    gc.freeze()  # or each case would look through all that was imported
 
 
 def _fail(problem: str, code: int) -> int:

@@ -12,15 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from siege.case import Attack, BrokenPromiseError, Limits, generator_of
+from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import forbid_elsewhere, install
 from siege.forks import end_group, fork
 
 HEADROOM = 1 << 32
 """Bytes of address space beyond the limit, so that growth is measured rather than prevented; for the machine's sake."""
-
-PROGRAMS = ("git", "mount", "umount")
-"""Those that an environment is described with, and those that a case itself needs."""
 
 
 class Verdict(NamedTuple):
@@ -39,31 +36,31 @@ def kind_of(attacks: Mapping[str, Attack], number: int) -> str:
 
 
 def run_cases(
-    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits
+    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path
 ) -> Iterator[Verdict]:
     """The verdicts on these cases, in order. A case that fails is the last one of its process."""
     while numbers:
-        for verdict in _run_child(part, attacks, seed, numbers, folder, limits):
+        for verdict in _run_child(name, part, attacks, seed, numbers, folder):
             yield verdict
             numbers = range(verdict.number + 1, numbers.stop)
 
 
 def _run_child(
-    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits
+    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path
 ) -> Iterator[Verdict]:
     receiver, sender = os.pipe()
-    child = fork(lambda: _attack_all(part, attacks, seed, numbers, folder, limits, sender), leads_group=True)
+    child = fork(lambda: _attack_all(name, part, attacks, seed, numbers, folder, sender), leads_group=True)
     os.close(sender)
     number = numbers.start
     try:
-        for line in _lines(receiver, limits.seconds):
+        for line in _lines(receiver, part.limits.seconds):
             verdict = Verdict(**json.loads(line))
             number = verdict.number + 1
             yield verdict
             if verdict.problem:
                 return
     except TimeoutError:
-        yield Verdict(number, kind_of(attacks, number), "failed", f"it took more than {limits.seconds:g} s")
+        yield Verdict(number, kind_of(attacks, number), "failed", f"it took more than {part.limits.seconds:g} s")
         return
     finally:
         os.close(receiver)
@@ -93,23 +90,25 @@ def _lines(receiver: int, seconds: float) -> Iterator[bytes]:
 
 
 def _attack_all(
-    part: str, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, limits: Limits, sender: int
+    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, sender: int
 ) -> int:
     """In the child: one case after the other, until one fails."""
+    limits = part.limits
     if limits.growth is not None:
         most = _address_space("VmSize") + limits.growth + HEADROOM
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    install(forbid_elsewhere(folder, PROGRAMS))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # readers may warn
+    install(forbid_elsewhere(folder, part.programs))
     for number in numbers:
         kind = kind_of(attacks, number)
-        place = folder / f"{part}-{number}"
+        place = folder / f"{name}-{number}"
         place.mkdir()
         os.chdir(place)
         outcome, problem = "failed", ""
         peak, size = _address_space("VmPeak"), _address_space("VmSize")
         try:
             signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds or 0)  # its signal ends the process
-            outcome = attacks[kind](generator_of(seed, part, number), place)
+            outcome = attacks[kind](generator_of(seed, name, number), place)
         except BrokenPromiseError as broken:
             problem = str(broken)
         except BaseException as error:

@@ -37,7 +37,7 @@ def besiege(name: str, part: Part, seed: int, found: SiegePart, budget: Budget, 
         while not budget.is_spent(started, found.cases - before.cases):
             batch = part.batch if budget.cases is None else min(part.batch, budget.cases - found.cases + before.cases)
             numbers = range(found.cases, found.cases + batch)
-            for verdict in run_cases(name, attacks, seed, numbers, folder, part.limits):
+            for verdict in run_cases(name, part, attacks, seed, numbers, folder):
                 found = _with(found, name, seed, verdict)
                 found = replace(found, seconds=round(before.seconds + time.monotonic() - started, 1))
                 report(found, verdict, budget.seconds - (time.monotonic() - started))
@@ -51,7 +51,7 @@ def repeat_case(name: str, part: Part, seed: int, number: int) -> tuple[Verdict,
     with _folder(name, keep=True) as folder:
         (folder / "prepared").mkdir()
         attacks = part.prepare(folder / "prepared")
-        (verdict,) = run_cases(name, attacks, seed, range(number, number + 1), folder, part.limits)
+        (verdict,) = run_cases(name, part, attacks, seed, range(number, number + 1), folder)
         return verdict, folder / f"{name}-{number}"
 
 

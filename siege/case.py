@@ -38,6 +38,8 @@ class Part(NamedTuple):
     limits: Limits
     batch: int = 1
     """Cases that share a process: a new process for each would take longer than most readers do."""
+    programs: tuple[str, ...] = ("git",)
+    """Patterns of the programs that its commands may start; `git` describes the environment."""
 
 
 def generator_of(seed: int, part: str, number: int) -> random.Random:

@@ -70,7 +70,8 @@ def start(args: Sequence[str], folder: Path, prepare: Callable[[], None] = lambd
         os.dup2(out_end, 1)
         os.dup2(err_end, 2)
         os.closerange(3, 256)  # the pipes of the siege must not stay open in what outlives it
-        sys.stdout, sys.stderr = (open(number, "w", encoding="utf-8") for number in (1, 2))  # noqa: SIM115, PTH123
+        sys.stdout = open(1, "w", encoding="utf-8")  # noqa: SIM115
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
         return _main(args, folder, prepare)
 
     child = fork(work)

@@ -116,4 +116,5 @@ DISKS = Part(
     "full disks, disks that fail at a random operation, read-only disks; then the command is repeated on a good one",
     _prepare,
     Limits(seconds=600),
+    programs=("git", "mount", "umount"),
 )

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,15 @@ def changed_path(event: str, args: tuple[Any, ...]) -> str | None:
     return None if text.startswith(HARMLESS) else os.path.abspath(text)  # noqa: PTH100 (links are not to be followed)
 
 
-def forbid_elsewhere(folder: Path, programs: tuple[str, ...] = ()) -> AuditHook:
-    """Breaks off with BrokenPromiseError on a change outside of a folder, or a program that is not one of these."""
+def forbid_elsewhere(folder: Path, programs: tuple[str, ...]) -> AuditHook:
+    """BrokenPromiseError on a change outside of a folder, or if other code is started than that of these patterns."""
     inside = f"{folder}{os.sep}"
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         path = changed_path(event, args)
         if path is not None and not f"{path}{os.sep}".startswith(inside):
             raise BrokenPromiseError(f"{event} of {path}, which is outside of {folder}")
-        if event in FOREIGN_CODE and Path(os.fsdecode(args[0])).name not in programs:
+        if event in FOREIGN_CODE and not any(fnmatch(Path(os.fsdecode(args[0])).name, known) for known in programs):
             raise BrokenPromiseError(f"{event} of {args[0]!r:.80}")
 
     return hook

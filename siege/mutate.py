@@ -64,10 +64,11 @@ def insert_bytes(rng: random.Random, data: bytes) -> bytes:
 
 def write_number(rng: random.Random, data: bytes) -> bytes:
     """A number at which integers overflow, where a length or an offset may be."""
-    width, order = rng.choice((1, 2, 4, 8)), rng.choice(("little", "big"))
+    width = rng.choice((1, 2, 4, 8))
     place = rng.randint(0, max(0, len(data) - width))
     number = rng.choice(NUMBERS) % 2 ** (8 * width)
-    return data[:place] + number.to_bytes(width, "little" if order == "little" else "big") + data[place + width :]
+    written = number.to_bytes(width, "little")[:: rng.choice((1, -1))]
+    return data[:place] + written + data[place + width :]
 
 
 BYTE_DAMAGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
@@ -123,11 +124,11 @@ def encoded_json(rng: random.Random, value: Any) -> bytes:
 
 def damage_file(rng: random.Random, file: Path, others: list[Path]) -> str:
     """Flip bits of a file, cut or zero a part of it, delete it, or swap it with another; what was done."""
-    kind = rng.choice(("flipped", "flipped", "truncated", "zeroed", "deleted", "swapped"))
+    kind = rng.choice(("flipped", "flipped", "truncated", "zeroed", "deleted", *["swapped"] * bool(others)))
     match kind:
         case "deleted":
             file.unlink()
-        case "swapped" if others:
+        case "swapped":
             other, aside = rng.choice(others), file.with_name("aside")
             shutil.move(file, aside)
             shutil.move(other, file)

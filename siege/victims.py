@@ -34,6 +34,7 @@ EVAL = (*("eval", "runs/images", "--quiet", "--data.root", "images", "--evaluati
 REPORT = ("report", "runs", "--out", "report", "--quiet")
 NOISE = (
     *("data", "noise", "folder", "--data.root", "images", "--data.size", "12", "--data.least", "2", "--json"),
+    *("--task.way", "2", "--task.shots", "2"),
     *("--noise.kind", "symmetric", "--noise.rate", "0.3", "--noise.where", "bank", "--out", "noise.png"),
 )
 
@@ -127,13 +128,18 @@ def numbers_of(run: str) -> Callable[[Path], Any]:
 
 
 def digests(pattern: str) -> Callable[[Path], Any]:
-    """The content of all files that match, by path; the name of a cache entry depends on when images were written."""
+    """The content of all files that match, by path."""
 
     def contents(folder: Path) -> Any:
         files = sorted(file for file in folder.glob(pattern) if file.is_file())
-        return {f"{file.parent.name.partition('-')[0]}/{file.name}": digest(file.read_bytes()) for file in files}
+        return {_path(file.relative_to(folder)): digest(file.read_bytes()) for file in files}
 
     return contents
+
+
+def _path(file: Path) -> str:
+    """A path without the digest in the name of a cache entry, which depends on when the images were written."""
+    return "/".join((*(part.partition("-")[0] for part in file.parts[:-1]), file.name))
 
 
 def everything(*outcomes: Callable[[Path], Any]) -> Callable[[Path], Any]:

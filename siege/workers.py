@@ -136,4 +136,9 @@ def _check_none_left(workers: list[int]) -> None:
         raise BrokenPromiseError(f"{len(left)} of {len(workers)} processes are still running")
 
 
-WORKERS = Part("kill and stop workers of a training that is shared by two processes", _prepare, Limits(seconds=900))
+WORKERS = Part(
+    "kill and stop workers of a training that is shared by two processes",
+    _prepare,
+    Limits(seconds=900),
+    programs=("*",),  # torch starts workers, and passes pickles between them
+)

@@ -31,4 +31,5 @@ READERS = Part(
     _prepare,
     Limits(seconds=60, cpu_seconds=5, growth=512 << 20),
     batch=2000,
+    programs=(),
 )

@@ -95,7 +95,7 @@ def _odd(rng: random.Random, value: object) -> object:
     nested: list[object] = [0]
     for _ in range(rng.choice((2, 10, 25))):
         nested = [nested, nested]
-    odd = (
+    odd: tuple[object, ...] = (
         None, 5, "text", b"\xff\xfe", [], {}, [None], ["a", 1], [[1, 2], [3]], [10**30], [-1], nested, [nested] * 3,
         (1, 2), {"a": 1}, np.zeros(3), np.arange(3), np.zeros((3, 1), np.int8), [1.5], [True], [b"\xff"], ["\ud800"],
     )  # fmt: skip

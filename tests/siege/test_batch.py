@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from siege.batch import Verdict, run_cases
-from siege.case import Attack, BrokenPromiseError, Limits, generator_of
+from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import at_change, changed_path, fail_with, send_to_self
 from siege.forks import fork, wait
 
 LIMITS = Limits(seconds=20, cpu_seconds=0.3, growth=1 << 26)
+PART = Part("about", lambda folder: {}, LIMITS)
 
 
 def verdicts(attacks: Mapping[str, Attack], folder: Path, cases: int, limits: Limits = LIMITS) -> list[Verdict]:
-    return list(run_cases("part", attacks, 0, range(cases), folder, limits))
+    return list(run_cases("part", PART._replace(limits=limits), attacks, 0, range(cases), folder))
 
 
 def draw(rng: random.Random, folder: Path) -> str:
@@ -33,7 +34,7 @@ def test_cases_take_attacks_in_turns_and_are_determined_by_seed_and_number(tmp_p
         str(generator_of(0, "part", number).random()) for number in range(5)
     ]
     assert not any(verdict.problem for verdict in found)
-    (alone,) = run_cases("part", {"one": draw, "two": draw}, 0, range(3, 4), tmp_path, LIMITS)
+    (alone,) = run_cases("part", PART, {"one": draw, "two": draw}, 0, range(3, 4), tmp_path)
     assert alone == found[3]
     assert list(tmp_path.iterdir()) == []
 
