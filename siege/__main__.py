@@ -18,7 +18,7 @@ import eigen_reptile.cli.inspect
 import eigen_reptile.cli.listing
 import eigen_reptile.report.pages
 import eigen_reptile.report.performance  # noqa: F401
-from eigen_reptile.cli.arguments import UsageError, no_such
+from eigen_reptile.cli.arguments import UsageError, unknown_name_message
 from eigen_reptile.errors import RunError
 from eigen_reptile.report.siege import Siege, SiegePart, read_siege
 from eigen_reptile.runtime.environment import current_environment
@@ -30,6 +30,7 @@ from siege.batch import Verdict
 from siege.campaign import Budget, besiege, repeat_case
 
 PROGRAM = "python -m siege"
+FLAGS = ("--minutes", "--cases", "--seed", "--case", "--out", "--help")
 SAVE_SECONDS = 10
 """Between two updates of the summary and of the progress."""
 
@@ -64,12 +65,14 @@ def main(args: Sequence[str]) -> int:
 def parse(args: Sequence[str]) -> Options:
     """The options on the command line; UsageError if one of them is wrong."""
     try:
-        found = _parser().parse_args(args)
+        found, unknown = _parser().parse_known_args(args)
     except argparse.ArgumentError as error:
         raise UsageError(str(error)) from error
+    if unknown:
+        raise UsageError(unknown_name_message("option", unknown[0].partition("=")[0], FLAGS))
     for name in found.parts:
         if name not in PARTS:
-            raise UsageError(no_such("part", name, list(PARTS)))
+            raise UsageError(unknown_name_message("part", name, list(PARTS)))
     if not 0 < found.minutes < 1e6:
         raise UsageError(f"--minutes must be above 0, not {found.minutes:g}")
     if found.case is not None and (len(found.parts) != 1 or found.case < 0):

@@ -66,7 +66,7 @@ def _run_child(
         os.close(receiver)
         code = end_group(child)
     if number < numbers.stop:
-        yield Verdict(number, kind_of(attacks, number), "failed", _death(code, limits))
+        yield Verdict(number, kind_of(attacks, number), "failed", _death(code, part.limits))
 
 
 def _death(code: int, limits: Limits) -> str:

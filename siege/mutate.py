@@ -66,7 +66,7 @@ def write_number(rng: random.Random, data: bytes) -> bytes:
     """A number at which integers overflow, where a length or an offset may be."""
     width = rng.choice((1, 2, 4, 8))
     place = rng.randint(0, max(0, len(data) - width))
-    number = rng.choice(NUMBERS) % 2 ** (8 * width)
+    number: int = rng.choice(NUMBERS) % 2 ** (8 * width)
     written = number.to_bytes(width, "little")[:: rng.choice((1, -1))]
     return data[:place] + written + data[place + width :]
 

@@ -58,6 +58,12 @@ class Siege(NamedTuple):
     parts: dict[str, SiegePart]
 
 
+@pytest.fixture(autouse=True)
+def unchanged_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of the tests keeps its settings."""
+    monkeypatch.setattr(command_line, "_warm_up", lambda: None)
+
+
 @pytest.fixture
 def besieged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Besieged":
     """Runs a siege of one part, every third case of which fails."""
@@ -129,6 +135,7 @@ def test_a_summary_of_another_version_is_begun_anew(besieged: Besieged) -> None:
     ("args", "message"),
     [
         ("kill", "no part named kill: did you mean kills?"),
+        ("kills --hours 3", "no option named --hours"),
         ("--minutes 0", "--minutes must be above 0, not 0"),
         ("--case 3", "--case needs one part"),
         ("kills --cases 0", "--cases must be at least 1, not 0"),

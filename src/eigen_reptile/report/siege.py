@@ -55,8 +55,9 @@ def read_siege(file: Path) -> Siege:
     """The summary in a file; RunError if it is not one."""
     try:
         return strict_converter().structure(read_json(file), Siege)
-    except cattrs.BaseValidationError as error:
-        raise RunError(f"{file} is not the summary of a siege: {describe_error(error)}") from error
+    except (cattrs.BaseValidationError, ValueError) as error:
+        reason = describe_error(error) if isinstance(error, cattrs.BaseValidationError) else error
+        raise RunError(f"{file} is not the summary of a siege: {reason}") from error
 
 
 def siege_table(siege: Siege) -> Table:
