@@ -62,7 +62,7 @@ def growing(rng: random.Random, folder: Path) -> str:
 
 
 def dying(rng: random.Random, folder: Path) -> str:
-    os.kill(os.getpid(), signal.SIGSEGV)
+    os.kill(os.getpid(), signal.SIGUSR1)
     return "alive"
 
 
@@ -92,7 +92,7 @@ def hiding(rng: random.Random, folder: Path) -> str:
         (raising, "KeyError: 'name'"),
         (spinning, "more than 0.3 s of processor time"),
         (growing, "256 MiB of memory"),
-        (dying, "ended by SIGSEGV"),
+        (dying, "ended by SIGUSR1"),
         (leaving, "elsewhere, which is outside"),
         (hiding, "elsewhere, which is outside"),
         (starting, "subprocess.Popen of 'true'"),
