@@ -8,9 +8,9 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import forbid_elsewhere, install
@@ -30,24 +30,39 @@ class Verdict(NamedTuple):
     """The promise that was broken; empty if none was."""
 
 
-def kind_of(attacks: Mapping[str, Attack], number: int) -> str:
-    """The name of the attack that a case makes."""
-    return list(attacks)[number % len(attacks)]
+@final
+class Attacks:
+    """The attacks of a part, each of which is prepared when a case needs it."""
+
+    def __init__(self, part: Part, folder: Path) -> None:
+        folder.mkdir()
+        self._prepare = part.prepare(folder)
+        self._prepared: dict[str, Attack] = {}
+
+    def kind_of(self, number: int) -> str:
+        """The name of the attack that a case makes."""
+        return list(self._prepare)[number % len(self._prepare)]
+
+    def prepare(self, numbers: range) -> None:
+        """Prepare the attacks of these cases."""
+        for kind in {self.kind_of(number): None for number in numbers[: len(self._prepare)]}:
+            if kind not in self._prepared:
+                self._prepared[kind] = self._prepare[kind]()
+
+    def of_case(self, number: int) -> Attack:
+        return self._prepared[self.kind_of(number)]
 
 
-def run_cases(
-    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path
-) -> Iterator[Verdict]:
+def run_cases(name: str, part: Part, attacks: Attacks, seed: int, numbers: range, folder: Path) -> Iterator[Verdict]:
     """The verdicts on these cases, in order. A case that fails is the last one of its process."""
+    attacks.prepare(numbers)
     while numbers:
         for verdict in _run_child(name, part, attacks, seed, numbers, folder):
             yield verdict
             numbers = range(verdict.number + 1, numbers.stop)
 
 
-def _run_child(
-    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path
-) -> Iterator[Verdict]:
+def _run_child(name: str, part: Part, attacks: Attacks, seed: int, numbers: range, folder: Path) -> Iterator[Verdict]:
     receiver, sender = os.pipe()
     child = fork(lambda: _attack_all(name, part, attacks, seed, numbers, folder, sender), leads_group=True)
     os.close(sender)
@@ -60,13 +75,13 @@ def _run_child(
             if verdict.problem:
                 return
     except TimeoutError:
-        yield Verdict(number, kind_of(attacks, number), "failed", f"it took more than {part.limits.seconds:g} s")
+        yield Verdict(number, attacks.kind_of(number), "failed", f"it took more than {part.limits.seconds:g} s")
         return
     finally:
         os.close(receiver)
         code = end_group(child)
     if number < numbers.stop:
-        yield Verdict(number, kind_of(attacks, number), "failed", _death(code, part.limits))
+        yield Verdict(number, attacks.kind_of(number), "failed", _death(code, part.limits))
 
 
 def _death(code: int, limits: Limits) -> str:
@@ -89,9 +104,7 @@ def _lines(receiver: int, seconds: float) -> Iterator[bytes]:
             deadline = time.monotonic() + seconds
 
 
-def _attack_all(
-    name: str, part: Part, attacks: Mapping[str, Attack], seed: int, numbers: range, folder: Path, sender: int
-) -> int:
+def _attack_all(name: str, part: Part, attacks: Attacks, seed: int, numbers: range, folder: Path, sender: int) -> int:
     """In the child: one case after the other, until one fails."""
     limits = part.limits
     if limits.growth is not None:
@@ -100,7 +113,7 @@ def _attack_all(
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # readers may warn
     install(forbid_elsewhere(folder, part.programs))
     for number in numbers:
-        kind = kind_of(attacks, number)
+        kind = attacks.kind_of(number)
         place = folder / f"{name}-{number}"
         place.mkdir()
         os.chdir(place)
@@ -108,7 +121,7 @@ def _attack_all(
         peak, size = _address_space("VmPeak"), _address_space("VmSize")
         try:
             signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds or 0)  # its signal ends the process
-            outcome = attacks[kind](generator_of(seed, name, number), place)
+            outcome = attacks.of_case(number)(generator_of(seed, name, number), place)
         except BrokenPromiseError as broken:
             problem = str(broken)
         except BaseException as error:

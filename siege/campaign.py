@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eigen_reptile.report.siege import SiegeFailure, SiegePart
-from siege.batch import Verdict, run_cases
+from siege.batch import Attacks, Verdict, run_cases
 from siege.case import Part
 
 
@@ -32,8 +32,7 @@ def besiege(name: str, part: Part, seed: int, found: SiegePart, budget: Budget, 
     """What is known after more cases of a part."""
     before, started = found, time.monotonic()
     with _folder(name) as folder:
-        (folder / "prepared").mkdir()
-        attacks = part.prepare(folder / "prepared")
+        attacks = Attacks(part, folder / "prepared")
         while not budget.is_spent(started, found.cases - before.cases):
             batch = part.batch if budget.cases is None else min(part.batch, budget.cases - found.cases + before.cases)
             numbers = range(found.cases, found.cases + batch)
@@ -49,8 +48,7 @@ def besiege(name: str, part: Part, seed: int, found: SiegePart, budget: Budget, 
 def repeat_case(name: str, part: Part, seed: int, number: int) -> tuple[Verdict, Path]:
     """The verdict on one case, and the folder with its files, which is kept if it fails."""
     with _folder(name, keep=True) as folder:
-        (folder / "prepared").mkdir()
-        attacks = part.prepare(folder / "prepared")
+        attacks = Attacks(part, folder / "prepared")
         (verdict,) = run_cases(name, part, attacks, seed, range(number, number + 1), folder)
         return verdict, folder / f"{name}-{number}"
 

@@ -19,6 +19,10 @@ exception that should not have occurred.
 """
 
 
+Prepare = Callable[[], Attack]
+"""Makes what all cases of an attack need, when the first of them comes."""
+
+
 class Limits(NamedTuple):
     """What one case may take; more is a broken promise."""
 
@@ -33,8 +37,8 @@ class Part(NamedTuple):
     """A kind of siege."""
 
     about: str
-    prepare: Callable[[Path], Mapping[str, Attack]]
-    """Makes what all cases need, in a folder, and returns the attacks by name. Cases take them in turns."""
+    prepare: Callable[[Path], Mapping[str, Prepare]]
+    """Given a folder for what cases share, its attacks by name. Cases take them in turns."""
     limits: Limits
     batch: int = 1
     """Cases that share a process: a new process for each would take longer than most readers do."""

@@ -12,7 +12,7 @@ from eigen_reptile.cli.settings import flags
 from eigen_reptile.data import DATASETS
 from eigen_reptile.methods import METHODS
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import forbid_elsewhere, install
 from siege.mutate import insert_bytes
 from siege.victims import EVAL, NOISE, REPORT, TRAIN_IMAGES, TRAIN_SINE, write_images
@@ -32,10 +32,11 @@ SLOW = ("--compile", "--workers", "--engine", "--jobs", "--device")
 OFFLINE = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
 """Nothing is downloaded: nobody listens there."""
 
+Line = Callable[[random.Random], list[str]]
+"""Draws a command line."""
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    write_images(folder / "start" / "images")
-    command.must_succeed(TRAIN_IMAGES, folder / "start")
+
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
     compare = ("compare", "runs/images", "runs/images")
     lines = {
         "train": _train,
@@ -47,10 +48,18 @@ def _prepare(folder: Path) -> Mapping[str, Attack]:
         "data": lambda rng: [*NOISE],
         "other": _other,
     }
-    return {name: partial(_attack, line, folder / "start") for name, line in lines.items()}
+    return {name: partial(_with_start, line, folder / "start") for name, line in lines.items()}
 
 
-def _attack(line: Callable[[random.Random], list[str]], start: Path, rng: random.Random, folder: Path) -> str:
+def _with_start(line: Line, start: Path) -> Attack:
+    """The attack, and a folder with images and a run to start in."""
+    if not start.exists():
+        write_images(start / "images")
+        command.must_succeed(TRAIN_IMAGES, start)
+    return partial(_attack, line, start)
+
+
+def _attack(line: Line, start: Path, rng: random.Random, folder: Path) -> str:
     place = folder / "home"
     shutil.copytree(start, place)
     args = _mutated(rng, line(rng))

@@ -8,18 +8,30 @@ from functools import partial
 from pathlib import Path
 
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
-from siege.victims import TRAIN_SINE, Victim, measure, numbers_of, prepare_victims
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
+from siege.victims import TRAIN_SINE, Victim, Victims, measure, numbers_of
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    victims = prepare_victims(folder)
-    other = measure((*TRAIN_SINE, "--seeds", "1"), victims["train"].before, numbers_of("runs/sine"))
-    attacks: dict[str, Attack] = {f"{name}, twice": partial(_twice, victim) for name, victim in victims.items()}
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    victims = Victims(folder)
+    attacks: dict[str, Prepare] = {f"{name}, twice": partial(_two_of, victims, name) for name in Victims.NAMES}
     return attacks | {
-        "train and evaluate, one cache": partial(_side_by_side, victims["train with a cache"], victims["cache"]),
-        "two experiments, one folder": partial(_two_experiments, victims["train"], other),
+        "two commands, one cache": partial(_two_on_a_cache, victims),
+        "two experiments, one folder": partial(_two_in_a_folder, victims),
     }
+
+
+def _two_of(victims: Victims, name: str) -> Attack:
+    return partial(_twice, victims[name])
+
+
+def _two_on_a_cache(victims: Victims) -> Attack:
+    return partial(_side_by_side, victims["train with a cache"], victims["cache"])
+
+
+def _two_in_a_folder(victims: Victims) -> Attack:
+    other = measure((*TRAIN_SINE, "--seeds", "1"), victims["train"].before, numbers_of("runs/sine"))
+    return partial(_two_experiments, victims["train"], other)
 
 
 def _twice(victim: Victim, rng: random.Random, folder: Path) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.files import write_json
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, install, send_to_self
 from siege.mutate import damage_file
 from siege.victims import EVAL, NOISE, REPORT, TRAIN_IMAGES, TRAIN_SINE, difference, digests, numbers_of, write_images
@@ -87,16 +87,21 @@ TARGETS = {
 }
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    finished = folder / "finished"
-    write_images(finished / "images")
-    _write_sources(finished)
-    command.must_succeed(TRAIN_IMAGES, finished)
-    command.must_succeed((*TRAIN_IMAGES[:-1], "runs/other", "--seeds", "1"), finished)
-    interrupted = folder / "interrupted"
-    interrupted.mkdir()
-    _interrupt(interrupted)
-    return {name: partial(_attack, target, folder, _expected(name, target, folder)) for name, target in TARGETS.items()}
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    return {name: partial(_damaging, name, target, folder) for name, target in TARGETS.items()}
+
+
+def _damaging(name: str, target: Target, folder: Path) -> Attack:
+    finished, interrupted = folder / "finished", folder / "interrupted"
+    if target.before == "interrupted" and not interrupted.exists():
+        interrupted.mkdir()
+        _interrupt(interrupted)
+    if target.before != "interrupted" and not finished.exists():
+        write_images(finished / "images")
+        _write_sources(finished)
+        command.must_succeed(TRAIN_IMAGES, finished)
+        command.must_succeed((*TRAIN_IMAGES[:-1], "runs/other", "--seeds", "1"), finished)
+    return partial(_attack, target, folder, _expected(name, target, folder))
 
 
 def _write_sources(folder: Path) -> None:

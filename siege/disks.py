@@ -12,30 +12,38 @@ from functools import partial
 from pathlib import Path
 
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, fail_with, install
-from siege.victims import Victim, prepare_victims
+from siege.victims import Victim, Victims
 
 ALWAYS = 1 << 60
 TMPFS_BYTES = (1 << 12, 1 << 19)
 """Space on a small file system beyond that of the files which are there at the beginning."""
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    victims = prepare_victims(folder)
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    victims = Victims(folder)
     faults = {"full file": _full_file, "failing change": _failing_change, "read-only": _read_only}
-    attacks: dict[str, Attack] = {
-        f"{name}, {fault}": partial(_attack, victims[name], prepare)
-        for fault, prepare in faults.items()
-        for name in victims
+    attacks: dict[str, Prepare] = {
+        f"{name}, {kind}": partial(_with_fault, victims, name, fault)
+        for kind, fault in faults.items()
+        for name in Victims.NAMES
     }
     if _can_mount(folder):
-        attacks |= {f"{name}, full disk": partial(_full_disk, victims[name]) for name in victims}
+        attacks |= {f"{name}, full disk": partial(_on_full_disk, victims, name) for name in Victims.NAMES}
     return attacks
 
 
 Fault = Callable[[Victim, random.Random, Path], Callable[[], None]]
 """Draws a fault for a command in a folder; returns what makes it happen, in the process of the command."""
+
+
+def _with_fault(victims: Victims, name: str, fault: Fault) -> Attack:
+    return partial(_attack, victims[name], fault)
+
+
+def _on_full_disk(victims: Victims, name: str) -> Attack:
+    return partial(_full_disk, victims[name])
 
 
 def _attack(victim: Victim, fault: Fault, rng: random.Random, folder: Path) -> str:

@@ -9,18 +9,26 @@ from functools import partial
 from pathlib import Path
 
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, install, send_to_self
-from siege.victims import Victim, prepare_victims
+from siege.victims import Victim, Victims
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_KILLS = 3
 """In one case, one after the other."""
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    victims = prepare_victims(folder)
-    return {f"{name}, {number.name}": partial(_kill, victims[name], number) for number in SIGNALS for name in victims}
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    victims = Victims(folder)
+    return {
+        f"{name}, {number.name}": partial(_killing, victims, name, number)
+        for number in SIGNALS
+        for name in Victims.NAMES
+    }
+
+
+def _killing(victims: Victims, name: str, number: signal.Signals) -> Attack:
+    return partial(_kill, victims[name], number)
 
 
 def _kill(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:

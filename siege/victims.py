@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import safetensors.numpy
@@ -67,24 +67,45 @@ class Victim(NamedTuple):
             raise BrokenPromiseError(f"{' '.join(self.args[:3])} left {left[0]}")
 
 
-def prepare_victims(folder: Path) -> dict[str, Victim]:
-    """Run every command once, undisturbed."""
-    empty, images, trained = folder / "empty", folder / "with images", folder / "with runs"
-    empty.mkdir()
-    images.mkdir()
-    write_images(images / "images")
-    shutil.copytree(images, trained)
-    for args in (TRAIN_SINE, TRAIN_IMAGES):
-        command.must_succeed(args, trained)
-    return {
-        "train": measure(TRAIN_SINE, empty, numbers_of("runs/sine")),
-        "train with a cache": measure(
-            TRAIN_IMAGES, images, everything(numbers_of("runs/images"), digests("cache/*/*.npy"))
-        ),
-        "evaluate": measure(EVAL, trained, numbers_of("runs/again")),
-        "report": measure(REPORT, trained, digests("report/**/*")),
-        "cache": measure(NOISE, images, everything(digests("cache/*/*.npy"), digests("noise.png"))),
-    }
+@final
+class Victims:
+    """The commands, each of which is run once, undisturbed, when it is first asked for."""
+
+    NAMES = ("train", "train with a cache", "evaluate", "report", "cache")
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[str, Victim] = {}
+
+    def __getitem__(self, name: str) -> Victim:
+        if name not in self._known:
+            self._known[name] = self._measured(name)
+        return self._known[name]
+
+    def _measured(self, name: str) -> Victim:
+        match name:
+            case "train":
+                return measure(TRAIN_SINE, self._place("empty"), numbers_of("runs/sine"))
+            case "train with a cache":
+                outcome = everything(numbers_of("runs/images"), digests("cache/*/*.npy"))
+                return measure(TRAIN_IMAGES, self._place("images"), outcome)
+            case "evaluate":
+                return measure(EVAL, self._place("runs"), numbers_of("runs/again"))
+            case "report":
+                return measure(REPORT, self._place("runs"), digests("report/**/*"))
+        return measure(NOISE, self._place("images"), everything(digests("cache/*/*.npy"), digests("noise.png")))
+
+    def _place(self, name: str) -> Path:
+        """A folder with what a command needs: nothing, images, or also runs."""
+        place = self._folder / name
+        if not place.exists():
+            place.mkdir()
+            if name != "empty":
+                write_images(place / "images")
+            if name == "runs":
+                for args in (TRAIN_SINE, TRAIN_IMAGES):
+                    command.must_succeed(args, place)
+        return place
 
 
 def measure(args: tuple[str, ...], before: Path, outcome: Callable[[Path], Any]) -> Victim:

@@ -4,46 +4,48 @@ import os
 import random
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from siege import command
-from siege.case import Attack, BrokenPromiseError, Limits, Part
-from siege.victims import TRAIN_SINE, Victim, measure, numbers_of
+from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
+from siege.victims import TRAIN_SINE, Victim, numbers_of
 
 TIMEOUT = "5"
 """Seconds after which a worker that does not respond is considered dead."""
 TWO_TASKS = ("--meta.batch", "2")
-IN_TWO = (*TRAIN_SINE, *TWO_TASKS, "--meta.steps", "200", "--checkpoint-every", "20", "--timeout", TIMEOUT)
+IN_TWO = (*TRAIN_SINE, *TWO_TASKS, "--meta.steps", "40", "--checkpoint-every", "10", "--timeout", TIMEOUT)
 LAUNCHED = (*IN_TWO, "--workers", "2")
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    empty = folder / "empty"
-    empty.mkdir()
-    alone = measure(IN_TWO, empty, numbers_of("runs/sine"))
-    both = alone._replace(expected=_undisturbed(alone, folder))
-    signals = (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM)
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    undisturbed = cache(partial(_undisturbed, folder))
+    kill, stop, interrupt, end = signal.SIGKILL, signal.SIGSTOP, signal.SIGINT, signal.SIGTERM
     return {
-        **{f"two machines, {number.name}": partial(_hurt_one, both, number) for number in signals},
-        **{f"--workers 2, {number.name} to one": partial(_hurt_launched, both, number) for number in signals[:2]},
-        **{
-            f"--workers 2, {number.name}": partial(_end_launched, both, number)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        },
+        **{f"two machines, {one.name}": partial(_with, undisturbed, _hurt_one, one) for one in (kill, stop, end)},
+        **{f"--workers 2, {one.name} to one": partial(_with, undisturbed, _hurt_launched, one) for one in (kill, stop)},
+        **{f"--workers 2, {one.name}": partial(_with, undisturbed, _end_launched, one) for one in (interrupt, end)},
     }
 
 
-def _undisturbed(victim: Victim, folder: Path) -> object:
+Hurt = Callable[[Victim, signal.Signals, random.Random, Path], str]
+
+
+def _with(undisturbed: Callable[[], Victim], attack: Hurt, number: signal.Signals) -> Attack:
+    return partial(attack, undisturbed(), number)
+
+
+def _undisturbed(folder: Path) -> Victim:
     """What two workers compute: their sums are rounded in another order than those of one process."""
-    place = folder / "undisturbed"
+    place, outcome, started = folder / "undisturbed", numbers_of("runs/sine"), time.monotonic()
     place.mkdir()
     for running in _start_two(place):
         if (printed := running.finish(120)).code:
             raise BrokenPromiseError(f"two workers failed undisturbed: {printed.err[-500:]}")
-    return victim.outcome(place)
+    return Victim(IN_TWO, folder, outcome(place), outcome, time.monotonic() - started, changes=0)
 
 
 def _start_two(folder: Path) -> list[command.Running]:
@@ -74,7 +76,7 @@ def _hurt_one(victim: Victim, number: signal.Signals, rng: random.Random, folder
     """One of two workers gets a signal; the other has to notice. Then both are started again."""
     running = _start_two(folder)
     hurt, other = rng.sample(running, 2)
-    hurt.ends_within(rng.uniform(0, 1.5 * victim.seconds))
+    hurt.ends_within(rng.uniform(0, victim.seconds))
     hurt.send(number)
     ended = [other.finish(60)]
     hurt.send(signal.SIGKILL)

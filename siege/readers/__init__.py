@@ -1,14 +1,15 @@
 """Readers of files, given files that were made or damaged to break them."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from siege.case import Attack, Limits, Part
+from siege.case import Attack, Limits, Part, Prepare
 from siege.readers import archives, images, pickles, records, tables
 
 
-def _prepare(folder: Path) -> Mapping[str, Attack]:
-    return {
+def _prepare(folder: Path) -> Mapping[str, Prepare]:
+    generated: dict[str, Attack] = {
         "pickle, generated": pickles.generated,
         "pickle, damaged": pickles.damaged,
         "CIFAR-100, generated": pickles.cifar,
@@ -22,8 +23,19 @@ def _prepare(folder: Path) -> Mapping[str, Attack]:
         "npz of labels": tables.npz_labels,
         "CSV of labels": tables.csv_labels,
         "transition table": tables.transitions,
-        **records.prepare(folder),
     }
+    ready = {name: partial(_ready, attack) for name, attack in generated.items()}
+    run = records.Run(folder)
+    return {**ready, **{name: partial(_on_run, attack, run) for name, attack in records.ATTACKS.items()}}
+
+
+def _ready(attack: Attack) -> Attack:
+    return attack
+
+
+def _on_run(attack: records.RunAttack, run: records.Run) -> Attack:
+    run.make()
+    return partial(attack, run)
 
 
 READERS = Part(

@@ -3,11 +3,10 @@
 import json
 import random
 import struct
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.report.benchmark import read_benchmark
@@ -18,7 +17,6 @@ from eigen_reptile.training.experiment import finished_experiment, read_examples
 from eigen_reptile.training.result import read_result
 from eigen_reptile.training.serialise import from_json
 from siege import command
-from siege.case import Attack
 from siege.mutate import encoded_json, mutated, mutated_json
 from siege.readers.refusal import outcome_of
 from siege.victims import TRAIN_IMAGES, write_images
@@ -30,39 +28,44 @@ BENCHMARK = {
 }  # fmt: skip
 
 
-def prepare(folder: Path) -> Mapping[str, Attack]:
-    """Attacks on the files of a run, which is made first."""
-    write_images(folder / "images")
-    command.must_succeed(TRAIN_IMAGES, folder)
-    run = folder / "runs/images"
-    result, config = (json.loads((run / name).read_text()) for name in ("result.json", "config.json"))
-    return {
-        "result": partial(_result, result, run),
-        "config": partial(_config, config),
-        "metrics": partial(_metrics, (run / "metrics.jsonl").read_bytes()),
-        "checkpoint": partial(_checkpoint, sorted((run / "checkpoints").iterdir(), reverse=True)),
-        "benchmark": _benchmark,
-        "example": partial(_example, (run / "example.safetensors").read_bytes()),
-    }
+@final
+class Run:
+    """A finished run, whose files are damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.folder = folder / "runs/images"
+
+    def make(self) -> None:
+        """Train it, unless that was done."""
+        if not self.folder.exists():
+            write_images(self._folder / "images")
+            command.must_succeed(TRAIN_IMAGES, self._folder)
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
 
 
-def _result(result: Any, run: Path, rng: random.Random, folder: Path) -> str:
+RunAttack = Callable[[Run, random.Random, Path], str]
+
+
+def _result(run: Run, rng: random.Random, folder: Path) -> str:
     """A damaged result is refused or compared with the original one, and asked for its experiment."""
-    (folder / "result.json").write_bytes(encoded_json(rng, result))
-    (folder / "config.json").write_bytes((run / "config.json").read_bytes())
+    (folder / "result.json").write_bytes(encoded_json(rng, run.json("result.json")))
+    (folder / "config.json").write_bytes((run.folder / "config.json").read_bytes())
     outcome_of(lambda: finished_experiment(folder), ConfigError, RunError)
     read = outcome_of(lambda: read_result(folder / "result.json"), RunError)
-    compared = outcome_of(lambda: compare_runs(folder, run), ConfigError, RunError)
+    compared = outcome_of(lambda: compare_runs(folder, run.folder), ConfigError, RunError)
     return f"{read}, not compared" if compared == "refused" and read == "read" else read
 
 
-def _config(config: Any, rng: random.Random, folder: Path) -> str:
-    (folder / "config.json").write_bytes(encoded_json(rng, config))
+def _config(run: Run, rng: random.Random, folder: Path) -> str:
+    (folder / "config.json").write_bytes(encoded_json(rng, run.json("config.json")))
     return outcome_of(lambda: from_json(read_json(folder / "config.json")), ConfigError, RunError)
 
 
-def _metrics(metrics: bytes, rng: random.Random, folder: Path) -> str:
-    lines = metrics.splitlines()
+def _metrics(run: Run, rng: random.Random, folder: Path) -> str:
+    lines = (run.folder / "metrics.jsonl").read_bytes().splitlines()
     for place in rng.sample(range(len(lines)), rng.randint(1, 3)):
         lines[place] = encoded_json(rng, json.loads(lines[place]))
     data = b"\n".join(lines) + b"\n"
@@ -70,10 +73,10 @@ def _metrics(metrics: bytes, rng: random.Random, folder: Path) -> str:
     return outcome_of(lambda: RunFolder(folder).metrics(), RunError)
 
 
-def _checkpoint(files: list[Path], rng: random.Random, folder: Path) -> str:
+def _checkpoint(run: Run, rng: random.Random, folder: Path) -> str:
     """Checkpoints whose tensors or descriptions are damaged; the checksum is made to match the damaged tensors."""
     (folder / "checkpoints").mkdir()
-    for file in files:
+    for file in sorted((run.folder / "checkpoints").iterdir(), reverse=True):  # tensors first
         data = file.read_bytes()
         if file.suffix == ".json":
             tensors = folder / "checkpoints" / file.with_suffix(".safetensors").name
@@ -85,13 +88,14 @@ def _checkpoint(files: list[Path], rng: random.Random, folder: Path) -> str:
     return outcome_of(lambda: RunFolder(folder).load_checkpoint(), RunError)
 
 
-def _benchmark(rng: random.Random, folder: Path) -> str:
+def _benchmark(run: Run, rng: random.Random, folder: Path) -> str:
     (folder / "x.json").write_bytes(encoded_json(rng, BENCHMARK))
     return outcome_of(lambda: read_benchmark(folder / "x.json"), RunError)
 
 
-def _example(example: bytes, rng: random.Random, folder: Path) -> str:
+def _example(run: Run, rng: random.Random, folder: Path) -> str:
     """Tensors with a damaged header, or with types that numpy does not have."""
+    example = (run.folder / "example.safetensors").read_bytes()
     length = struct.unpack("<Q", example[:8])[0]
     header, body = json.loads(example[8 : 8 + length]), example[8 + length :]
     if rng.random() < 0.3:
@@ -104,3 +108,13 @@ def _example(example: bytes, rng: random.Random, folder: Path) -> str:
     data = struct.pack("<Q", len(text)) + text + body
     (folder / "example.safetensors").write_bytes(mutated(rng, data) if rng.random() < 0.2 else data)
     return outcome_of(lambda: read_examples(folder), RunError)
+
+
+ATTACKS: dict[str, RunAttack] = {
+    "result": _result,
+    "config": _config,
+    "metrics": _metrics,
+    "checkpoint": _checkpoint,
+    "benchmark": _benchmark,
+    "example": _example,
+}

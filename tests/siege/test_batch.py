@@ -6,21 +6,28 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from siege.batch import Verdict, run_cases
+from siege.batch import Attacks, Verdict, run_cases
 from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import at_change, changed_path, fail_with, send_to_self
 from siege.forks import fork, wait
 
 LIMITS = Limits(seconds=20, cpu_seconds=0.3, growth=1 << 26)
-PART = Part("about", lambda folder: {}, LIMITS)
 
 
-def verdicts(attacks: Mapping[str, Attack], folder: Path, cases: int, limits: Limits = LIMITS) -> list[Verdict]:
-    return list(run_cases("part", PART._replace(limits=limits), attacks, 0, range(cases), folder))
+def verdicts(
+    attacks: Mapping[str, Attack], folder: Path, cases: int, limits: Limits = LIMITS, first: int = 0
+) -> list[Verdict]:
+    part = Part("about", lambda folder: {name: partial(ready, attack) for name, attack in attacks.items()}, limits)
+    return list(run_cases("part", part, Attacks(part, folder / "prepared"), 0, range(first, cases), folder))
+
+
+def ready(attack: Attack) -> Attack:
+    return attack
 
 
 def draw(rng: random.Random, folder: Path) -> str:
@@ -34,9 +41,9 @@ def test_cases_take_attacks_in_turns_and_are_determined_by_seed_and_number(tmp_p
         str(generator_of(0, "part", number).random()) for number in range(5)
     ]
     assert not any(verdict.problem for verdict in found)
-    (alone,) = run_cases("part", PART, {"one": draw, "two": draw}, 0, range(3, 4), tmp_path)
-    assert alone == found[3]
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["prepared"]
+    (tmp_path / "prepared").rmdir()
+    assert verdicts({"one": draw, "two": draw}, tmp_path, 4, first=3) == found[3:4]
 
 
 def broken(rng: random.Random, folder: Path) -> str:
