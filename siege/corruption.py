@@ -114,7 +114,9 @@ def _write_sources(folder: Path) -> None:
     rows = [f"{name},{rng.choice(names)}" for name in names]
     (folder / "labels.csv").write_text("\n".join(["class,label", *rows, ""]))
     (folder / "speed").mkdir()
-    environment = dict.fromkeys(("command", "threads", "machine", "torch", "version", "commit"), "x")
+    environment: dict[str, str | float | None] = dict.fromkeys(
+        ("command", "threads", "machine", "torch", "version", "commit"), "x"
+    )
     table = BenchmarkTable("Title", "about", SPEED_COLUMNS, SPEED_ROWS, 3, environment)
     write_json(folder / "speed" / "speed.json", table._asdict())
 

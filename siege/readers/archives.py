@@ -9,7 +9,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from eigen_reptile.data.io.archives import Source, TarSource, UnreadableFileError, ZipSource
+from eigen_reptile.data.io.archives import Source, UnreadableFileError, ZipSource
+from eigen_reptile.data.io.tar import TarSource
 from eigen_reptile.errors import DataError
 from siege.mutate import NUMBERS, mutated
 from siege.readers.refusal import outcome_of

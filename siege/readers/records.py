@@ -14,7 +14,8 @@ from eigen_reptile.report.paired import compare_runs
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.runtime.run_folder import RunFolder
 from eigen_reptile.training.experiment import finished_experiment, read_examples
-from eigen_reptile.training.result import read_result
+from eigen_reptile.training.metric_lines import read_metrics
+from eigen_reptile.training.saved_result import read_result
 from eigen_reptile.training.serialise import from_json
 from siege import command
 from siege.mutate import encoded_json, mutated, mutated_json
@@ -70,7 +71,7 @@ def _metrics(run: Run, rng: random.Random, folder: Path) -> str:
         lines[place] = encoded_json(rng, json.loads(lines[place]))
     data = b"\n".join(lines) + b"\n"
     (folder / "metrics.jsonl").write_bytes(mutated(rng, data) if rng.random() < 0.3 else data)
-    return outcome_of(lambda: RunFolder(folder).metrics(), RunError)
+    return outcome_of(lambda: read_metrics(RunFolder(folder), replicas=1), RunError)
 
 
 def _checkpoint(run: Run, rng: random.Random, folder: Path) -> str:

@@ -4,14 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-import cattrs
-
 from eigen_reptile.errors import RunError
 from eigen_reptile.report.table import Table
 from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.files import read_json
-from eigen_reptile.training.serialise import describe_error
-from eigen_reptile.training.strict_json import strict_converter
+from eigen_reptile.runtime.strict_json import strict_converter, structured
 
 SIEGE = "siege.json"
 """Its file, beside those of the benchmarks."""
@@ -54,10 +51,10 @@ class Siege:
 def read_siege(file: Path) -> Siege:
     """The summary in a file; RunError if it is not one."""
     try:
-        return strict_converter().structure(read_json(file), Siege)
-    except (cattrs.BaseValidationError, ValueError) as error:
-        reason = describe_error(error) if isinstance(error, cattrs.BaseValidationError) else error
-        raise RunError(f"{file} is not the summary of a siege: {reason}") from error
+        siege: Siege = structured(strict_converter(), read_json(file), Siege)
+    except ValueError as error:
+        raise RunError(f"{file} is not the summary of a siege: {error}") from error
+    return siege
 
 
 def siege_table(siege: Siege) -> Table:

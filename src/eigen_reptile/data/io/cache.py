@@ -135,7 +135,7 @@ def check_cache(folder: Path) -> list[str]:
     for entry in sorted(folder.iterdir()):
         if re.fullmatch(r".+-[0-9a-f]{16}", entry.name) and entry.is_dir():
             try:
-                _open(entry)
+                _open_entry(entry)
             except _DamagedError as error:
                 problems.append(
                     f"{entry} is damaged or of an older version ({error}): delete it, it will be built again"
