@@ -5,7 +5,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: quickstart test docs clean
+.PHONY: quickstart test docs siege clean
 
 quickstart: .venv/installed
 	$(BIN)/eigen-reptile quickstart
@@ -18,8 +18,14 @@ test: .venv/installed-dev
 
 # Tables, figures and verdicts in docs/ and README.md, from the committed files of results and benchmarks.
 docs: .venv/installed
-	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md docs/methods.md \
+	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md docs/methods.md docs/reliability.md \
 		--benchmarks benchmarks
+
+# Kills, faults, damaged and hostile files, for some minutes or for as long as asked: make siege MINUTES=600
+MINUTES ?= 7
+SEED ?= 0
+siege: .venv/installed-dev
+	$(BIN)/python -m siege --minutes $(MINUTES) --seed $(SEED) --out benchmarks/siege.json
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,57 @@
+"""Child processes that start at once, because they are copies of a process that has imported everything."""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+
+def fork(work: Callable[[], int], leads_group: bool = False) -> int:
+    """Run `work` in a child process, which exits with the code that it returns; the id of the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if child := os.fork():
+        if leads_group:
+            with suppress(OSError):  # it may have done so itself, or have ended
+                os.setpgid(child, child)
+        return child
+    code = 1
+    try:
+        if leads_group:
+            os.setpgid(0, 0)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """The exit code of a child, negative if a signal ended it; None if it is still running after so many seconds."""
+    deadline = time.monotonic() + seconds
+    pause = 0.0005
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if (left := deadline - time.monotonic()) <= 0:
+            return None
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, 0.02)
+
+
+def end_group(leader: int) -> int:
+    """Wait for a child that is about to end, or end it, and then everything that it has started; its exit code."""
+    code = wait(leader, 1.0)
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(leader, 0)[1]) if code is None else code

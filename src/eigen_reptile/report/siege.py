@@ -1,0 +1,75 @@
+"""The summary that a siege of the software writes and the report reads."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import final
+
+from eigen_reptile.errors import RunError
+from eigen_reptile.report.table import Table
+from eigen_reptile.runtime.environment import Environment
+from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.strict_json import strict_converter, structured
+
+SIEGE = "siege.json"
+"""Its file, beside those of the benchmarks."""
+
+
+@final
+@dataclass(frozen=True)
+class SiegeFailure:
+    """A case in which a promise was broken."""
+
+    case: int
+    kind: str
+    problem: str
+    command: str
+    """Repeats the case."""
+
+
+@final
+@dataclass(frozen=True)
+class SiegePart:
+    """What is known after the first so many cases of a part."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each kind of case, how often it ended in which way."""
+    failures: tuple[SiegeFailure, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Siege:
+    """The summary of a siege; its cases are determined by the seed."""
+
+    seed: int
+    environment: Environment
+    parts: dict[str, SiegePart]
+
+
+def read_siege(file: Path) -> Siege:
+    """The summary in a file; RunError if it is not one."""
+    try:
+        siege: Siege = structured(strict_converter(), read_json(file), Siege)
+    except ValueError as error:
+        raise RunError(f"{file} is not the summary of a siege: {error}") from error
+    return siege
+
+
+def siege_table(siege: Siege) -> Table:
+    """How the cases of every kind ended."""
+    rows = [
+        [name, kind, f"{sum(counts.values()):,}", _shares(counts), f"{_failures(part, kind):,}"]
+        for name, part in siege.parts.items()
+        for kind, counts in sorted(part.outcomes.items())
+    ]
+    return Table.of(("part", "what", "cases", "how they ended", "failures"), rows)
+
+
+def _failures(part: SiegePart, kind: str) -> int:
+    return sum(failure.kind == kind for failure in part.failures)
+
+
+def _shares(counts: dict[str, int]) -> str:
+    return ", ".join(f"{outcome} {count:,}" for outcome, count in sorted(counts.items()) if outcome != "failed")
