@@ -16,9 +16,9 @@ from eigen_reptile.training.evaluate import (
     EvalConfig,
     Initialisation,
     evaluate,
-    fit_curves,
     interval95,
 )
+from eigen_reptile.training.illustrate import fit_curves
 from eigen_reptile.training.setup import Setup, set_up
 from eigen_reptile.training.state import TrainState
 

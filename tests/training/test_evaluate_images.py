@@ -26,8 +26,8 @@ from eigen_reptile.training.evaluate import (
     Mode,
     Scores,
     evaluate,
-    predict_example,
 )
+from eigen_reptile.training.illustrate import predict_example
 from eigen_reptile.training.presets import preset
 from eigen_reptile.training.setup import set_up
 from eigen_reptile.training.state import TrainState

@@ -25,8 +25,9 @@ from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import Initialisation, Mode, evaluate, predict_example
+from eigen_reptile.training.evaluate import Initialisation, Mode, evaluate
 from eigen_reptile.training.experiment import read_examples, run
+from eigen_reptile.training.illustrate import predict_example
 from eigen_reptile.training.loop import iterate
 from eigen_reptile.training.result import Result
 from eigen_reptile.training.setup import Setup, set_up

@@ -14,8 +14,9 @@ from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.evaluate import Initialisation, Scores, interval95, predict_example
+from eigen_reptile.training.evaluate import Initialisation, Scores, interval95
 from eigen_reptile.training.held_out import evaluate_test, validate
+from eigen_reptile.training.illustrate import predict_example
 from eigen_reptile.training.result import (
     Choice,
     LearningCurve,

@@ -28,8 +28,6 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 BYTES_AT_ONCE = 2**28
 """Bound on the memory of batched evaluation."""
-NO_CLASS = -1
-"""Stands for the predicted class where the logits are not finite."""
 
 
 @final
@@ -127,22 +125,6 @@ def failed_as_wrong(accuracies: Float[np.ndarray, "S T *K"]) -> Float[np.ndarray
     return np.where(failed & ~failed.all(1, keepdims=True), 0.0, accuracies) if failed.any() else accuracies
 
 
-class FittedCurves(NamedTuple):
-    """Fitted curves on one regression task, before and while adapting to it."""
-
-    x: Float[np.ndarray, "q"]
-    truth: Float[np.ndarray, "q"]
-    support: Float[np.ndarray, "2 m"]
-    curves: Float[np.ndarray, "S K q"]
-
-
-class ExamplePredictions(NamedTuple):
-    """One classification task, and the class that each initialisation predicts for each query."""
-
-    task: Tasks
-    predicted: Int[np.ndarray, "S q"]
-
-
 def interval95(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """Mean, and half the width of its 95 % confidence interval (Student's t); infinite for a single value."""
     array = np.asarray(values, dtype=np.float64)
@@ -205,11 +187,11 @@ def evaluate_pieces(
             return np.empty((len(initialisation.theta), 0, len(measures(config, modes))))
         tasks, batches = draw_tasks(bank, initialisation, config, purpose, task, numbers)
         if modes:
-            theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
+            theta = next(adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
             predictions = [_PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
             values = torch.stack([_accuracy(logits, tasks.query_y) for logits in predictions], dim=2)
         else:
-            curves = _predict_curves(network, initialisation, tasks, batches, config)
+            curves = predict_curves(network, initialisation, tasks, batches, config)
             values = (curves - tasks.query_y[:, :, None]).square().mean((-1, -2))
         found: np.ndarray = values.cpu().double().numpy()
         return found
@@ -229,33 +211,6 @@ def _accuracy(logits: Float[Tensor, "S T q way"], y: Int[Tensor, "S T q"]) -> Fl
     """The accuracy on each task; NaN if any of its logits is not finite, because they have no largest one."""
     accuracy = (logits.argmax(-1) == y).cpu().double().mean(-1)
     return accuracy.masked_fill(~logits.isfinite().all(-1).all(-1).cpu(), torch.nan)
-
-
-@torch.no_grad()
-def fit_curves(
-    network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
-) -> FittedCurves:
-    """The curves that each initialisation fits to one fixed regression task."""
-    tasks, batches = draw_tasks(bank, initialisation, config, "snapshot", task, [0])
-    curves = _predict_curves(network, initialisation, tasks, batches, config)
-    return FittedCurves(
-        x=tasks.query_x[0, 0, :, 0].cpu().numpy(),
-        truth=tasks.query_y[0, 0, :, 0].cpu().numpy(),
-        support=torch.stack([tasks.x[0, 0, :, 0], tasks.y[0, 0, :, 0]]).cpu().numpy(),
-        curves=curves[:, 0, :, :, 0].cpu().numpy(),
-    )
-
-
-@torch.no_grad()
-def predict_example(
-    network: Network, bank: Bank, initialisation: Initialisation, config: EvalConfig, task: TaskShape
-) -> ExamplePredictions:
-    """One fixed classification task with the predictions of each initialisation, to be shown."""
-    tasks, batches = draw_tasks(bank, initialisation, config, "snapshot", task, [0])
-    theta = next(_adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
-    logits = _predict_transductively(network, initialisation.method, theta, tasks)[:, 0]
-    predicted = logits.argmax(-1).masked_fill(~logits.isfinite().all(-1), NO_CLASS)
-    return ExamplePredictions(Tasks(*(part[:1] for part in tasks)), predicted.cpu().numpy())
 
 
 def draw_tasks(
@@ -282,7 +237,7 @@ def draw_tasks(
     return Tasks(*replicas[0]), Batches(*replicas[1])
 
 
-def _adapt_in_stages(
+def adapt_in_stages(
     network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, inner_steps: Sequence[int]
 ) -> Iterator[Float[Tensor, "S T D"]]:
     """Each initialisation adapted to each task, after each of the numbers of inner steps."""
@@ -296,17 +251,17 @@ def _adapt_in_stages(
         yield theta
 
 
-def _predict_curves(
+def predict_curves(
     network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches, config: EvalConfig
 ) -> Float[Tensor, "S T K q out"]:
     """Predictions of each network for the queries, after each of the numbers of inner steps."""
-    adapted = _adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps)
+    adapted = adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps)
     return torch.stack(
         [initialisation.method.predict(network, theta, tasks, tasks.query_x) for theta in adapted], dim=2
     )
 
 
-def _predict_transductively(
+def predict_transductively(
     network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
 ) -> Float[Tensor, "S T q way"]:
     """All queries of a task in one batch, whose statistics batch-norm then uses."""
@@ -323,4 +278,4 @@ def _predict_inductively(
     return torch.stack([method.predict(network, theta, tasks, batch)[:, :, -1] for batch in batches], dim=2)
 
 
-_PREDICT = {"inductive": _predict_inductively, "transductive": _predict_transductively}
+_PREDICT = {"inductive": _predict_inductively, "transductive": predict_transductively}

@@ -20,8 +20,9 @@ from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.tasks import Batches, Tasks
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import fit_curves, interval95
+from eigen_reptile.training.evaluate import interval95
 from eigen_reptile.training.held_out import validate
+from eigen_reptile.training.illustrate import fit_curves
 from eigen_reptile.training.setup import Setup
 from eigen_reptile.training.state import TrainState
 
