@@ -45,7 +45,7 @@ def interrupt_in(bar: str, task: int, error: type[BaseException], seen: list[tup
 
 def without_times(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.read_text())
-    del found["environment"], found["seconds"], found["learning_curve"]["seconds"]
+    del found["environment"], found["seconds"], found["learning_curve"]["seconds"], found["checksum"]
     return found
 
 
