@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eigen_reptile.report.benchmark import BenchmarkTable
+from eigen_reptile.report.benchmark import PROVENANCE, BenchmarkTable
 from eigen_reptile.runtime.files import write_json
 from siege import command
 from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
@@ -114,9 +114,7 @@ def _write_sources(folder: Path) -> None:
     rows = [f"{name},{rng.choice(names)}" for name in names]
     (folder / "labels.csv").write_text("\n".join(["class,label", *rows, ""]))
     (folder / "speed").mkdir()
-    environment: dict[str, str | float | None] = dict.fromkeys(
-        ("command", "threads", "machine", "torch", "version", "commit"), "x"
-    )
+    environment: dict[str, str | float | None] = dict.fromkeys(PROVENANCE, "x")
     table = BenchmarkTable("Title", "about", SPEED_COLUMNS, SPEED_ROWS, 3, environment)
     write_json(folder / "speed" / "speed.json", table._asdict())
 

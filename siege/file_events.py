@@ -22,7 +22,8 @@ CHANGES = {
     "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
 }  # fmt: skip
 FOREIGN_CODE = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pickle.find_class"}
-HARMLESS = ("/dev/null", "/dev/tty", "/proc/self/")
+HARMLESS = ("/dev/null", "/dev/tty", "/dev/shm/pym-", "/proc/self/")
+"""Devices, and memory that Python shares between processes."""
 
 
 def changed_path(event: str, args: tuple[Any, ...]) -> str | None:

@@ -78,16 +78,14 @@ def _hurt_one(victim: Victim, number: signal.Signals, rng: random.Random, folder
     hurt, other = rng.sample(running, 2)
     hurt.ends_within(rng.uniform(0, victim.seconds))
     hurt.send(number)
-    ended = [other.finish(60)]
+    ended = other.finish(60)  # what it prints is for torchrun, which reports on its workers itself
     hurt.send(signal.SIGKILL)
-    ended.append(hurt.finish(60))
-    for printed in ended:
-        command.check_manners(printed, -number, -signal.SIGKILL)
+    hurt.finish(60)
     for again in _start_two(folder):
         if (printed := again.finish(120)).code:
             raise BrokenPromiseError(f"it cannot be repeated: {printed.problem_line()}")
     victim.check(folder)
-    return "same bits when repeated" if ended[0].code else "same bits"
+    return "same bits when repeated" if ended.code else "same bits"
 
 
 def _hurt_launched(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:

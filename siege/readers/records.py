@@ -13,10 +13,11 @@ from eigen_reptile.report.benchmark import read_benchmark
 from eigen_reptile.report.paired import compare_runs
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.runtime.run_folder import RunFolder
-from eigen_reptile.training.experiment import finished_experiment, read_examples
+from eigen_reptile.training.experiment import read_examples
 from eigen_reptile.training.metric_lines import read_metrics
 from eigen_reptile.training.saved_result import read_result
 from eigen_reptile.training.serialise import from_json
+from eigen_reptile.training.trained import trained_experiment
 from siege import command
 from siege.mutate import encoded_json, mutated, mutated_json
 from siege.readers.refusal import outcome_of
@@ -54,7 +55,7 @@ def _result(run: Run, rng: random.Random, folder: Path) -> str:
     """A damaged result is refused or compared with the original one, and asked for its experiment."""
     (folder / "result.json").write_bytes(encoded_json(rng, run.json("result.json")))
     (folder / "config.json").write_bytes((run.folder / "config.json").read_bytes())
-    outcome_of(lambda: finished_experiment(folder), ConfigError, RunError)
+    outcome_of(lambda: trained_experiment(folder), ConfigError, RunError)
     read = outcome_of(lambda: read_result(folder / "result.json"), RunError)
     compared = outcome_of(lambda: compare_runs(folder, run.folder), ConfigError, RunError)
     return f"{read}, not compared" if compared == "refused" and read == "read" else read

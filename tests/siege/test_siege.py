@@ -18,7 +18,7 @@ from siege.case import BrokenPromiseError, Limits, Part
 from siege.mutate import damage_file, encoded_json, mutated
 
 ROOT = Path(__file__).parents[2]
-SHORT = {"kills": 1, "corruption": 3, "readers": 190, "commands": 4, "concurrency": 1, "disks": 1, "workers": 1}
+SHORT = {"kills": 1, "corruption": 2, "readers": 95, "commands": 3, "concurrency": 1, "disks": 1, "workers": 1}
 """Cases that together take some seconds."""
 
 
