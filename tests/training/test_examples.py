@@ -1,5 +1,6 @@
 """Stored example tasks are shown only if they are what a run stores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ import torch
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.files import write_tensors
-from eigen_reptile.training.experiment import EXAMPLES, read_examples
+from eigen_reptile.training.experiment import EXAMPLES, read_examples, run
+from patterns import SMALL
 
 TASK = {
     "support": torch.zeros(5, 3, 8, 8, dtype=torch.uint8),
@@ -59,3 +61,14 @@ def test_missing_tensor_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / EXAMPLES, {name: part for name, part in TASK.items() if name != "query_y"})
     with pytest.raises(RunError, match=r"example\.safetensors is damaged"):
         read_examples(tmp_path)
+
+
+def test_the_result_vouches_for_the_example_of_its_run(tmp_path: Path) -> None:
+    run(replace(SMALL, meta=replace(SMALL.meta, steps=1)), tmp_path / "run")
+    file = tmp_path / "run" / EXAMPLES
+    assert read_examples(file.parent) is not None
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(RunError, match=r"example\.safetensors is damaged: its checksum is wrong"):
+        read_examples(file.parent)

@@ -1,5 +1,6 @@
 """Reading and writing files: atomic writes, no pickles, and a RunError that names the file for whatever goes wrong."""
 
+import hashlib
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ from torch import Tensor
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.strict_json import MOST_BYTES, parse_json
 
+MOST_TENSOR_BYTES = 1 << 31
 LONGEST_SHOWN = 200
 """Characters of a value in a message."""
 
@@ -86,12 +88,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> bytes:
     return data
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a file; RunError if it cannot be read or is damaged."""
+def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
+    """The tensors in a file; RunError if it cannot be read, is damaged, or has another SHA-256 than a given one."""
+    data = read_bytes(path, MOST_TENSOR_BYTES)
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{path} is damaged: its checksum is wrong")
     try:
-        return safetensors.torch.load(path.read_bytes())
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
+        return safetensors.torch.load(data)
     except (SafetensorError, ValueError, KeyError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 

@@ -10,6 +10,7 @@ example.safetensors  one test task of images with predictions, for the report
 result.json          the result; only a finished run has it
 """
 
+import hashlib
 import json
 import shutil
 import tempfile
@@ -44,8 +45,8 @@ class RunLog(ABC):
         """Save the result, which marks the run as finished."""
 
     @abstractmethod
-    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Save tensors in a file of this name."""
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> str:
+        """Save tensors in a file of this name, and return its SHA-256."""
 
     @abstractmethod
     def save_environment(self, value: Mapping[str, Any]) -> None:
@@ -98,8 +99,8 @@ class NoRunFolder(RunLog):
     def save_result(self, value: Mapping[str, Any]) -> None:
         pass
 
-    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        pass
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> str:
+        return ""
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
         pass
@@ -185,9 +186,9 @@ class RunFolder(RunLog):
         write_atomically(self.path / "result.json", ("{\n" + ",\n".join(lines) + "\n}\n").encode())
         shutil.rmtree(self.path / "scores", ignore_errors=True)  # the result contains them
 
-    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+    def save_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> str:
         self._check_lock()
-        write_tensors(self.path / name, tensors)
+        return hashlib.sha256(write_tensors(self.path / name, tensors)).hexdigest()
 
     def save_environment(self, value: Mapping[str, Any]) -> None:
         self._check_lock()

@@ -69,7 +69,7 @@ def run(
             metrics = read_metrics(log, len(exp.replicas))
             result = conclude(setup, state, log, metrics, environment, start_progress)
             result = replace(result, seconds=round(earlier + time.monotonic() - started, 1))
-            _save_result(log, setup, state, result)
+            result = _save_result(log, setup, state, result)
         except RunError as error:
             raise RunError(
                 f"{error}. Progress up to the last checkpoint is saved: fix the problem and repeat the command"
@@ -101,8 +101,7 @@ def evaluate_run(
         metrics = [line for line in metrics if line["kind"] != "snapshot"]  # made by the other evaluation
         result = conclude(setup, state, log, metrics, environment, start_progress, origin)
         result = replace(result, seconds=round(time.monotonic() - started, 1))
-        _save_result(log, setup, state, result)
-        return result
+        return _save_result(log, setup, state, result)
 
 
 def read_examples(folder: Path) -> dict[str, Any] | None:
@@ -110,19 +109,21 @@ def read_examples(folder: Path) -> dict[str, Any] | None:
     file = folder / EXAMPLES
     if not file.exists():
         return None
-    tensors = read_tensors(file)
+    result = folder / RESULT
+    tensors = read_tensors(file, read_result(result).example if result.exists() else None)
     if problem := example_problem(tensors):
         raise RunError(f"{file} is damaged: {problem}; delete it to do without its figure")
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -> None:
-    """Save the result last: its presence marks the run as complete."""
+def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -> Result:
+    """Save the example task, then the result, whose presence marks the run as complete; returns what was saved."""
     if problem := contradiction(result):
         raise RunError(f"the metrics from which the result was made are damaged: {problem}")
     if result.test is not None and result.choice is not None and setup.exp.data.is_classification:
-        log.save_tensors(EXAMPLES, example_task(setup, state, result.choice.lr))
+        result = replace(result, example=log.save_tensors(EXAMPLES, example_task(setup, state, result.choice.lr)))
     log.save_result(result.to_json())
+    return result
 
 
 def run_folder(folder: Path, exp: Experiment) -> AbstractContextManager[RunFolder]:

@@ -181,6 +181,8 @@ class Result:
     classes: dict[str, dict[str, int]] | None = None
     """The number of images of each class of each split, by the name of the class; None if classes have no names, and in
     results of early versions."""
+    example: str | None = None
+    """SHA-256 of the file with the example task; None if there is no such file, and in results of early versions."""
 
     def test_with(self, shots: int) -> TestScores | None:
         """The test scores with this number of shots."""

@@ -206,10 +206,16 @@ def png_claiming_size(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
-@pytest.mark.parametrize("side", [8500, 10_000, 60_000])  # beyond our limit, Pillow's warning, Pillow's error
-def test_decompression_bomb_is_rejected(tmp_path: Path, side: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [
+        *[(side, side) for side in (8500, 10_000, 60_000)],  # beyond our limit, Pillow's warning, Pillow's error
+        *[(2**26, 1), (1, 2**26), (2**16 + 1, 3)],  # whose pixels fit, but not what is needed to resize them
+    ],
+)
+def test_decompression_bomb_is_rejected(tmp_path: Path, width: int, height: int) -> None:
     with pytest.raises(UnreadableFileError, match=r"image\.png claims to"):
-        read(tmp_path, png_claiming_size(side, side), ImageFormat(8, "RGB", stretch_to_square))
+        read(tmp_path, png_claiming_size(width, height), ImageFormat(8, "RGB", stretch_to_square))
 
 
 @pytest.mark.parametrize(

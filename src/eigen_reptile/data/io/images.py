@@ -20,6 +20,8 @@ MAX_BYTES = 1 << 28
 """Limit for the length of an image file."""
 MAX_PIXELS = 1 << 26
 """Limit for the decoded pixels, of up to four bytes each."""
+MAX_SIDE = 1 << 16
+"""Limit for the height and for the width: to resize an image takes 32 bytes for each row and for each column."""
 MAX_WEBP_PIXELS = 1 << 24
 """Limit for WebP, whose decoder takes four times as much memory."""
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
@@ -103,6 +105,10 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
             raise ValueError(f"has {len(data)} bytes, more than the {MAX_SLOW_BYTES} allowed for this type")
     if image.width * image.height > most:
         raise ValueError(f"claims to be {image.width}x{image.height} pixels large: more than {most} pixels in total")
+    if max(image.size) > MAX_SIDE:
+        raise ValueError(
+            f"claims to be {image.width}x{image.height} pixels large: a side has more than {MAX_SIDE}"
+        )
     if image.mode == "F":
         raise ValueError("cannot be decoded: its pixels are floating-point numbers, not integers")
     return image
