@@ -92,7 +92,7 @@ def _hurt_launched(victim: Victim, number: signal.Signals, rng: random.Random, f
     """One of the workers that the command has started gets a signal: all are restarted."""
     running = command.start(LAUNCHED, folder)
     running.ends_within(rng.uniform(0, 12))
-    workers = descendants(running.pid)
+    workers = _workers_of(running.pid)
     if workers and not running.ends_within(0):
         with suppress(ProcessLookupError):
             os.kill(rng.choice(workers), number)
@@ -109,7 +109,7 @@ def _end_launched(victim: Victim, number: signal.Signals, rng: random.Random, fo
     """The command gets a signal: its workers end with it, and the same command goes on."""
     running = command.start(LAUNCHED, folder)
     running.ends_within(rng.uniform(0, 12))
-    workers = descendants(running.pid)
+    workers = _workers_of(running.pid)
     running.send(number)
     printed = running.finish(60)
     command.check_manners(printed, -number)
@@ -117,6 +117,16 @@ def _end_launched(victim: Victim, number: signal.Signals, rng: random.Random, fo
     command.must_succeed(LAUNCHED, folder)
     victim.check(folder)
     return "same bits when repeated" if printed.code else "same bits"
+
+
+def _workers_of(pid: int) -> list[int]:
+    """The workers below a process, without the tracker of shared memory that Python starts beside them."""
+    found = []
+    for one in descendants(pid):
+        with suppress(OSError):
+            if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes():
+                found.append(one)
+    return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -106,9 +106,7 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
     if image.width * image.height > most:
         raise ValueError(f"claims to be {image.width}x{image.height} pixels large: more than {most} pixels in total")
     if max(image.size) > MAX_SIDE:
-        raise ValueError(
-            f"claims to be {image.width}x{image.height} pixels large: a side has more than {MAX_SIDE}"
-        )
+        raise ValueError(f"claims to be {image.width}x{image.height} pixels large: a side has more than {MAX_SIDE}")
     if image.mode == "F":
         raise ValueError("cannot be decoded: its pixels are floating-point numbers, not integers")
     return image
