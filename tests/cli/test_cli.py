@@ -123,7 +123,7 @@ from eigen_reptile.training.presets import preset
         ("train reptile sine", "name the folder of the run: --out PATH"),
         ("train reptile sine --out run -- --task.way 3", "--task.way stands after --, where there are no options"),
         ("train reptile glyphs --out run --data.root x", "no option named --data.root for reptile glyphs"),
-        ("train reptile folder --out run --quiet --data.root ~nobody/x", "~nobody/x does not exist: set --data.root"),
+        ("train reptile folder --out run --quiet --data.root ~no-one/x", "~no-one/x does not exist: set --data.root"),
         ("train eigen-reptile-paper sine --out run --inner.steps 1", "inner.steps must be at least 2"),
         ("train eigen-reptile-ispl sine --out run --inner.steps 1 --method.method.no-include-start", "at least 2"),
         (
@@ -181,12 +181,13 @@ HELP = {
         "train METHOD DATASET --help shows all settings",
     ],
     "run": [
-        *("Cells to run; default: all.", "RECIPE: sine", "Size of a recipe on images"),
+        *("Cells to run; default: all.", "RECIPE: sine", "Scale of a recipe on images"),
         "Folder or archive of the recipe's data set",
     ],
     "eval": ["RUN: the folder of a finished run", "The evaluation; the defaults are the settings of the run."],
     "report": ["Folder that is searched for result files"],
     "compare": ["Folder of a finished run.", "Folder of the run whose scores are subtracted."],
+    "check": ["compare the checksums of every run and cache", "Folder of a run, of many runs, or of cached data"],
     "data": ["File for the figure of the class-transition matrix.", "Probability of a wrong label (p)."],
     "list": ["Print only warnings and errors."],
 }

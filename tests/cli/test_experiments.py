@@ -120,7 +120,7 @@ class Stored(ImageDouble):
     per_class: int = 9
 
     def load(self, start_progress: StartProgress) -> Banks:
-        assert (self.root, self.per_class) == (Path("there"), 6)
+        assert (self.root, self.per_class) == (Path("there").absolute(), 6)
         return Patterns(images=self.per_class, test_images=self.per_class).load(start_progress)
 
 
@@ -133,7 +133,7 @@ def test_a_recipe_reads_the_data_from_the_given_folder(cli: Cli, monkeypatch: py
     words = ("--data", "there", "--per-class", "6", "--seeds", "4", "--steps", "2")
     assert cli("run", "tiny", *words, "--quiet") == (0, "", "")
     config = saved("runs/tiny/cell/config.json")
-    assert config["data"] == {"kind": "Stored", "root": "there", "per_class": 6}
+    assert config["data"] == {"kind": "Stored", "root": str(Path("there").absolute()), "per_class": 6}
     assert (config["seeds"], config["meta"]["steps"]) == ([4], 2)
     assert saved("runs/tiny/cell/result.json")["test"][0]["tasks"] == 2
 

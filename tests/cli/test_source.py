@@ -168,7 +168,7 @@ def small_package(tmp_path: Path) -> Run:
     """The command line's light modules in a package of a few classes; runs Python code there."""
     package = tmp_path / "eigen_reptile"
     shutil.copytree(SOURCE / "cli", package / "cli", ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("errors.py", "__main__.py", "runtime/__init__.py", "runtime/text.py"):
+    for file in ("errors.py", "__main__.py", "runtime/__init__.py", "runtime/text.py", "runtime/interruption.py"):
         (package / file).parent.mkdir(exist_ok=True)
         shutil.copy(SOURCE / file, package / file)
     for name, text in PACKAGE.items():

@@ -98,7 +98,7 @@ def hiding(rng: random.Random, folder: Path) -> str:
         (broken, "a promise"),
         (raising, "KeyError: 'name'"),
         (spinning, "more than 0.3 s of processor time"),
-        (growing, "256 MiB of memory"),
+        (growing, "MiB of memory"),
         (dying, "ended by SIGUSR1"),
         (leaving, "elsewhere, which is outside"),
         (hiding, "elsewhere, which is outside"),

@@ -151,24 +151,6 @@ def test_patience_stops_at_the_same_iteration_after_an_interruption(tmp_path: Pa
     assert continued.learning_curve.score == stopped.learning_curve.score
 
 
-def test_the_training_time_continues_after_an_interruption(tmp_path: Path) -> None:
-    folder = tmp_path / "broken"
-    with pytest.raises(Interrupted):
-        run(SMALL, folder, interrupt_at(10, folder), checkpoint_every=5)
-    metrics = folder / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    assert lines[-1]["step"] == 8
-    lines[-1]["seconds"] = 1000.0  # as if training had taken that long
-    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    recorded = run(SMALL, folder).learning_curve.seconds
-    seconds = [second for second in recorded if second is not None]
-    assert len(seconds) == len(recorded) == len(range(0, 21, 4))
-    assert seconds == sorted(seconds)
-    assert seconds[0] == 0
-    assert seconds[1] < 1000 == seconds[2]
-    assert seconds[3] > 1000
-
-
 @pytest.mark.parametrize("name", ["reptile", "prototypical", "mixtfsl"])
 def test_images_per_second_counts_the_images_that_pass_through_the_network(name: str, tmp_path: Path) -> None:
     method = METHODS[name]
