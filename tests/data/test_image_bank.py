@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from eigen_reptile.data import ImageBank, Samples, TaskShape
+from eigen_reptile.data.image_bank import images_by_class
 from eigen_reptile.errors import DataError
 from eigen_reptile.runtime.rng import generator_at
 
@@ -235,3 +236,11 @@ def test_take_says_which_labels_are_clean() -> None:
         position = [0, 2][one.label] + one.number
         assert y == given_labels[position]
         assert is_clean == (y == one.label)
+
+
+def test_names_of_classes_that_are_not_utf_8_can_be_stored() -> None:
+    bank = ImageBank(np.zeros((3, 4, 4, 1), np.uint8), ["\udcff\udcfe", "plain"], [1, 2])
+    counts = images_by_class(bank)
+    assert counts is not None
+    assert list(counts.values()) == [1, 2]
+    assert [name.encode().decode() for name in counts] == ["\\udcff\\udcfe", "plain"]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from eigen_reptile.cli.arguments import UsageError
 from eigen_reptile.errors import RunError
+from eigen_reptile.runtime.text import printable
 
 
 class Kind(NamedTuple):
@@ -72,7 +73,7 @@ def check_command(args: Sequence[str]) -> None:
         print(json.dumps({"intact": not damaged, "checked": found}))
     elif "--quiet" not in args:
         for one in damaged:
-            print("\n".join(f"{one.folder}: {problem}" for problem in one.problems))
+            print("\n".join(printable(f"{one.folder}: {problem}") for problem in one.problems))
         if not damaged:
             print(f"intact: {_counted(checked)}")
     if damaged:

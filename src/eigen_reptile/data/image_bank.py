@@ -9,6 +9,7 @@ from jaxtyping import Bool, Int, UInt8
 
 from eigen_reptile.data.bank import Bank, FiniteBank, Samples, TaskShape
 from eigen_reptile.errors import DataError
+from eigen_reptile.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -179,10 +180,14 @@ class ImageBank(FiniteBank):
 
 
 def images_by_class(bank: Bank) -> dict[str, int] | None:
-    """The number of images of each class, in the order of the class indices; None for a bank without named classes."""
-    if not isinstance(bank, ImageBank) or len(set(bank.names)) < len(bank.names):
+    """The number of images of each class, in the order of the class indices; None for a bank without named classes.
+
+    Names are made printable, because a result is UTF-8, which names of folders need not be.
+    """
+    if not isinstance(bank, ImageBank):
         return None
-    return dict(zip(bank.names, bank.sizes.tolist(), strict=True))
+    names = [printable(name) for name in bank.names]
+    return dict(zip(names, bank.sizes.tolist(), strict=True)) if len(set(names)) == len(names) else None
 
 
 def _choose_evenly(size: int, wanted: int, rng: np.random.Generator) -> np.ndarray:

@@ -141,9 +141,11 @@ def _report_broken(broken: Sequence[str], total: int, skip: bool) -> None:
     """Log all broken images, and raise a DataError unless they are to be skipped."""
     if skip or len(broken) > 1:
         for error in broken[:MAX_LISTED]:
-            log.warning("skipped %s" if skip else "%s", error)
+            log.warning("skipped: %s" if skip else "%s", error)
         if broken[MAX_LISTED:]:
             log.warning("and %d more", len(broken) - MAX_LISTED)
+    if skip and len(broken) > 1:
+        log.warning("%d of %d images are broken and were skipped", len(broken), total)
     if broken and not skip:
         several = f"{len(broken)} of {total} images are broken, the first of them: " if len(broken) > 1 else ""
         raise DataError(

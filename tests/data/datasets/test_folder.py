@@ -212,7 +212,7 @@ def test_broken_image_is_reported_or_skipped(
     with pytest.raises(DataError, match=rf"{re.escape(str(broken))} {reason}.*`data\.skip_broken`"):
         Folder(root).load(no_progress)
     banks = load_banks(Folder(root, skip_broken=True))
-    assert f"skipped {broken} {reason}" in caplog.text
+    assert f"skipped: {broken} {reason}" in caplog.text
     sizes = {name: size for bank in banks.values() for name, size in zip(bank.names, bank.sizes, strict=True)}
     assert sizes == {name: 1 if name == SIGNS[7] else 2 for name in SIGNS[:16]}
 
@@ -264,7 +264,7 @@ def test_all_broken_images_are_listed_at_once(tmp_path: Path, caplog: pytest.Log
     caplog.clear()
     banks = load_banks(Folder(root, skip_broken=True))
     assert sum(int(bank.sizes.sum()) for bank in banks.values()) == 29
-    assert all(f"skipped {file} " in caplog.text for file in broken)
+    assert all(f"skipped: {file} " in caplog.text for file in broken)
 
 
 def test_number_of_listed_images_is_bounded(

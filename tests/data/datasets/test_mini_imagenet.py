@@ -186,7 +186,7 @@ def test_broken_images_are_skipped_on_request(tmp_path: Path, caplog: pytest.Log
     (root / VICTIM).write_text("text")
     with caplog.at_level(logging.WARNING):
         bank = load_banks(MiniImagenet(root, per_class=2, skip_broken=True))["train"]
-    assert f"skipped {root}/{VICTIM} is not an image" in caplog.text
+    assert f"skipped: {root}/{VICTIM} is not an image" in caplog.text
     assert bank.sizes.tolist() == [1] + [2] * 63
     assert np.array_equal(images_of(bank, MINI["train"][1])[0], image_of(MINI["train"][1], 0))
     (root / f"train/{FIRST}/{FIRST}_0.bmp").write_text("text")

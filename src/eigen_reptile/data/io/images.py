@@ -138,7 +138,7 @@ def _pillow_errors_explained() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     except Exception as error:
-        raise ValueError(f"cannot be decoded: {error!s:.200}") from error
+        raise ValueError(f"cannot be decoded: {str(error)[:200] or type(error).__name__}") from error
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.files import write_atomically
 from eigen_reptile.runtime.text import printable
 
@@ -27,7 +28,10 @@ def save_figure(figure: Figure, path: Path) -> None:
     image = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks become boxes
-        figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
+        try:
+            figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
+        except (ValueError, OverflowError) as error:
+            raise RunError(f"cannot draw {path.name}, because its numbers are too large: {error}") from error
     write_atomically(path, image.getvalue())
 
 
