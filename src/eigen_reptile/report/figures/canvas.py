@@ -28,6 +28,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     image = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks become boxes
+        warnings.simplefilter("ignore", RuntimeWarning)  # overflow, which ends in an error
         try:
             figure.savefig(image, format="png", dpi=110, metadata={"Software": None})
         except (ValueError, OverflowError) as error:
