@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from command_line import SMALL
-from eigen_reptile.cli import run
+from eigen_reptile.cli import Command, run
 from eigen_reptile.cli.streams import prepare_streams
 from eigen_reptile.data import DATASETS
 from patterns import Patterns
@@ -102,3 +103,20 @@ def test_names_of_other_alphabets_are_escaped_where_they_cannot_be_printed(envir
     assert done.returncode == 2
     assert done.stderr.startswith("eigen-reptile: no method named ")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("read", "code"), [(True, 1), (False, 0)])
+def test_a_broken_pipe_is_a_failure_unless_it_is_that_of_the_output(
+    read: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(command: Command) -> NoReturn:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as reading, os.fdopen(writer, "w", encoding="utf-8") as output:
+        if not read:
+            reading.close()
+        monkeypatch.setattr(Command, "load", fail)
+        monkeypatch.setattr(sys, "stdout", output)
+        assert run(["list"]) == code
+    assert capsys.readouterr().err == ("eigen-reptile: [Errno 32] Broken pipe\n" if code else "")

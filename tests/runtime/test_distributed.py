@@ -1,6 +1,8 @@
 """Several workers, as real processes: they give the results of a single process, and a run survives their deaths."""
 
+import ctypes
 import json
+import logging
 import os
 import re
 import shutil
@@ -10,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -19,9 +22,11 @@ from torch import Tensor
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from eigen_reptile.cli import run
+from eigen_reptile.errors import RunError
 from eigen_reptile.nn import Mlp
 from eigen_reptile.runtime import launcher
-from eigen_reptile.runtime.distributed import ALONE, Workers
+from eigen_reptile.runtime.distributed import ALONE, Workers, is_lead, is_restarted
+from eigen_reptile.runtime.interruption import held_back_from_children
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.setup import set_up
@@ -198,6 +203,52 @@ def test_signals_end_all_workers_with_one_line_and_lose_nothing(tmp_path: Path) 
         assert newest_step(out) == reached[-1] > reached[-2]
     assert starts(out) == 2
     assert not [line for line in json.loads((out / "environment.json").read_text()) if line["workers"] != 2]
+
+
+def lose_the_second_worker(folder: Path) -> str:
+    """The second worker dies while the lead computes alone; the next start ends at once."""
+    if is_restarted():
+        return "restarted"
+    computing = folder / "computing"
+    if is_lead():
+        computing.touch()
+        time.sleep(PATIENCE)
+        return "not interrupted"
+    until(computing.exists)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "not killed"
+
+
+def test_a_worker_that_dies_while_the_lead_computes_restarts_all(tmp_path: Path) -> None:
+    loggers = [logging.getLogger(name) for name in ("torch.distributed.elastic", "torch.multiprocessing")]
+    levels = [logger.level for logger in loggers]
+    assert launcher.launch_workers(lose_the_second_worker, (tmp_path,), 2) == "restarted"
+    assert [logger.level for logger in loggers] == levels
+
+
+def end_in_work(folder: Path, shared: launcher._Interruption) -> None:
+    """Be the lead, and write down how its main function ends."""
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "2"}
+    try:
+        launcher._work(shared, (folder / "worked").touch, ())
+    except RunError as error:
+        (folder / "error").write_text(str(error))
+
+
+def test_a_signal_while_the_lead_starts_restarts_all(tmp_path: Path) -> None:
+    context = get_context("spawn")
+    shared = launcher._Interruption(
+        context.RawValue(ctypes.c_bool), context.RawValue(ctypes.c_int), context.RawArray(ctypes.c_char, 200)
+    )
+    process = context.Process(target=end_in_work, args=(tmp_path, shared))
+    with held_back_from_children():
+        process.start()
+    process.terminate()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+    assert "the death of another worker" in (tmp_path / "error").read_text()
+    assert not (tmp_path / "worked").exists()
+    assert shared.lead.value == process.pid
 
 
 @pytest.mark.parametrize(

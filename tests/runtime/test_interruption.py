@@ -9,6 +9,7 @@ import pytest
 from eigen_reptile.runtime.interruption import (
     SIGNALS,
     Interrupted,
+    held_back_from_children,
     interrupted_at,
     signals_as_interruptions,
     uninterrupted,
@@ -59,3 +60,14 @@ def test_threads_leave_the_signals_alone() -> None:
     thread.start()
     thread.join()
     assert not problems
+
+
+@pytest.mark.parametrize("blocked", [set(), {signal.SIGHUP}, set(SIGNALS)])
+def test_signals_that_were_blocked_before_children_start_stay_blocked(blocked: set[int]) -> None:
+    before = signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    try:
+        with held_back_from_children():
+            assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) >= set(SIGNALS)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

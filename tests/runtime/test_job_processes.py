@@ -8,13 +8,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from eigen_reptile.runtime import job_processes
+from eigen_reptile.runtime.interruption import held_back_from_children
 from eigen_reptile.runtime.job_processes import SECONDS_BETWEEN_LOOKS, Silence, processor_ticks, run_in_processes
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 
@@ -79,6 +82,31 @@ def test_a_process_that_dies_in_the_middle_of_a_message_stops_only_itself(caplog
     assert outcome.results == {"first": "first", "second": "second"}
     assert "its process died (exit code -9)" in str(outcome.failed["dies"])
     assert [record.getMessage() for record in caplog.records] == ["first: this went well", "second: this went well"]
+
+
+def test_a_signal_while_a_process_starts_ends_it_without_a_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    context = get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=job_processes._process_main, args=(Call("waits", wait_for_ever), 1, sender))
+    with held_back_from_children():
+        process.start()
+    process.terminate()
+    process.join(240)
+    assert (process.exitcode, receiver.poll(), capfd.readouterr().err) == (0, False, "")
+
+
+def test_a_process_that_cannot_be_started_stops_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = BaseProcess.start
+
+    def start_or_fail(self: BaseProcess) -> None:
+        if self.name == "fails":
+            raise BrokenPipeError(32, "Broken pipe")
+        start(self)
+
+    monkeypatch.setattr(BaseProcess, "start", start_or_fail)
+    outcome = run_in_processes([Call("fails", succeed), Call("first", succeed)], 1, no_progress, 240.0)
+    assert outcome.results == {"first": "first"}
+    assert str(outcome.failed["fails"]).startswith("its process could not be started ([Errno 32] Broken pipe): ")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from eigen_reptile.cli.arguments import UsageError, asks_for_help, check_not_empty, take_name
 from eigen_reptile.cli.catalogue import check_flags, fields_as_flags
-from eigen_reptile.cli.streams import discard_unwritten, prepare_streams
+from eigen_reptile.cli.streams import discard_unwritten, prepare_streams, reader_has_gone
 from eigen_reptile.errors import ConfigError, DataError, RunError
 from eigen_reptile.runtime.interruption import Interrupted, signals_as_interruptions
 from eigen_reptile.runtime.text import printable
@@ -101,9 +101,9 @@ def run(args: Sequence[str]) -> int:
         return _fail(fields_as_flags(str(error), command), 2, error.choices)
     except (ConfigError, DataError) as error:
         return _fail(fields_as_flags(str(error), command), 2)
-    except BrokenPipeError:  # the reader of our output has closed the pipe
-        return 0
     except (RunError, OSError) as error:
+        if isinstance(error, BrokenPipeError) and reader_has_gone(sys.stdout):
+            return 0  # as under `head`, which has seen enough
         return _fail(fields_as_flags(str(error), command), 1)
     except KeyboardInterrupt as error:
         stopped = error if isinstance(error, Interrupted) else Interrupted()

@@ -60,12 +60,12 @@ def _in_workers(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> Ou
     unfinished = []
     with logging_to_stderr(output), progress_bars(output) as progress:
         for job in jobs:  # find wrong settings before any worker is started
-            if (job.folder / "result.json").exists():
-                continue
+            finished = (job.folder / "result.json").exists()
             try:
-                set_up(job.experiment, progress.start, work.device, Workers(count=work.workers))
+                if not finished:
+                    set_up(job.experiment, progress.start, work.device, Workers(count=work.workers))
                 with run_folder(job.folder, job.experiment):
-                    unfinished.append(job)
+                    unfinished += [] if finished else [job]
             except FAILURES as error:
                 outcome.failed[job.name] = error
     if unfinished:

@@ -3,8 +3,10 @@
 import codecs
 import io
 import os
+import select
 import sys
 from pathlib import Path
+from typing import TextIO
 
 IN_ASCII = "eigen_reptile.in_ascii"
 REPLACEMENTS = {"±": "+-", "…": "..."}
@@ -30,6 +32,16 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
     characters = error.object[error.start : error.end]
     escaped = (REPLACEMENTS.get(one) or one.encode("ascii", "backslashreplace").decode() for one in characters)
     return "".join(escaped), error.end
+
+
+def reader_has_gone(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nobody reads any more."""
+    ends = select.poll()
+    try:
+        ends.register(stream.fileno(), 0)  # asks only for what is reported anyway: that the other end is closed
+    except OSError:  # not a file
+        return False
+    return bool(ends.poll(0))
 
 
 def discard_unwritten() -> None:

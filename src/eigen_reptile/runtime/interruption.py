@@ -61,21 +61,23 @@ def held_back_from_children() -> Iterator[None]:
     They inherit the blocked signals of the thread that starts them, and so they cannot be hit while they import torch.
     Meanwhile this process receives its signals in another thread.
     """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     resource_tracker.ensure_running()  # which unblocks signals
     done = threading.Event()
     threading.Thread(target=done.wait, daemon=True).start()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         done.set()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def interrupt_once() -> None:
-    """From now on raise `Interrupted` for the first signal, and ignore all others, and those that are ignored already.
+    """From now on, the first signal raises `Interrupted`; later ones have no effect.
 
-    For a process that gets each signal twice: from the terminal, and from the process that has started it.
+    Signals that are ignored stay ignored. One that was held back raises here. For a process that gets each signal
+    twice: from the terminal, and from the process that has started it.
     """
 
     received: list[int] = []

@@ -41,7 +41,12 @@ def run_in_processes(jobs: Sequence[Job[R]], at_once: int, start_progress: Start
     try:
         while True:
             while len(running) < at_once and (job := next(waiting, None)):
-                running[job.name] = _RunningJob.start(job, threads, inbox)
+                try:
+                    running[job.name] = _RunningJob.start(job, threads, inbox)
+                except OSError as error:  # as when the process dies before it has read what it is to do
+                    ended[job.name] = RunError(
+                        f"its process could not be started ({error}): repeat the command to continue the run"
+                    )
             if not running:
                 return Outcome.of(jobs, ended)
             with suppress(Empty):
@@ -108,8 +113,6 @@ def _receive(name: str, connection: Connection, inbox: Inbox) -> None:
 
 def _process_main(job: Job[R], threads: int, connection: Connection) -> None:
     """The main function of a job's process."""
-    interrupt_once()
-    torch.set_num_threads(threads)
     one_at_a_time = threading.Lock()
 
     def send(message: Message) -> None:
@@ -117,6 +120,8 @@ def _process_main(job: Job[R], threads: int, connection: Connection) -> None:
             connection.send(message)
 
     with suppress(BrokenPipeError, KeyboardInterrupt):  # nobody is waiting for the result any more
+        interrupt_once()
+        torch.set_num_threads(threads)
         send(run_job(job, send))
 
 
