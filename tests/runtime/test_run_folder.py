@@ -103,6 +103,11 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
 
 
+def replace_by_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 def test_the_newest_two_checkpoints_are_kept_and_the_newest_loads_bit_for_bit(run: RunFolder) -> None:
     for step in (9, 10, 100):
         run.save_checkpoint(step, state(step), CLOCK)
@@ -222,7 +227,10 @@ def test_metrics_that_another_process_changes_are_not_continued(run: RunFolder, 
 
 @pytest.mark.parametrize(
     ("damage", "suffix"),
-    [(cut, ".safetensors"), (flip_a_bit, ".safetensors"), (Path.unlink, ".safetensors"), (cut, ".json")],
+    [
+        *((damage, ".safetensors") for damage in (cut, flip_a_bit, Path.unlink, replace_by_a_pipe)),
+        (cut, ".json"),
+    ],
 )
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
     run: RunFolder, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], suffix: str

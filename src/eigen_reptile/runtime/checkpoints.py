@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
-import safetensors.torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.checksums import with_checksum, without_checksum
-from eigen_reptile.runtime.files import read_json, write_json, write_tensors
+from eigen_reptile.runtime.files import read_json, read_tensors, write_json, write_tensors
 from eigen_reptile.runtime.metrics import Metrics, Written
 from eigen_reptile.runtime.strict_json import strict_converter, structured
 
@@ -107,15 +105,7 @@ class Checkpoints:
         description = self.describe(step)
         if description.experiment not in (None, experiment):
             raise RunError("it belongs to a run with other settings")
-        try:
-            data = self._stem(step).with_suffix(".safetensors").read_bytes()
-            if hashlib.sha256(data).hexdigest() != description.sha256:
-                raise RunError("its checksum is wrong")
-            return safetensors.torch.load(data)
-        except OSError as error:
-            raise RunError(str(error.strerror)) from error
-        except (KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise RunError(str(error)) from error
+        return read_tensors(self._stem(step).with_suffix(".safetensors"), description.sha256)
 
     def describe(self, step: int) -> Description:
         """The description of the checkpoint of a step; RunError if it is damaged."""
