@@ -216,6 +216,40 @@ def test_lines_after_the_checkpoint_are_dropped_whatever_step_they_claim(run: Ru
     assert run.metrics() == [{"kind": "train", "step": 5, "loss": 0.5}]
 
 
+@pytest.mark.parametrize("limit", [{"MOST_LINES": 3}, {"MOST_BYTES": 140}], ids=str)
+def test_metrics_are_refused_before_they_are_too_large_to_be_read(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
+) -> None:
+    for name, value in limit.items():
+        monkeypatch.setattr(f"eigen_reptile.runtime.metrics.{name}", value)
+    run.start_metrics(-1)
+    for step in (1, 2, 3):
+        run.log("train", step, {"loss": 0.5})
+    with pytest.raises(RunError, match=r"metrics\.jsonl is full: .* start a new run"):
+        run.log("train", 4, {"loss": 0.5})
+    run.save_checkpoint(3, state(3), CLOCK)
+    assert loads_bit_for_bit(run, 3)
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3]
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b"{}\n" * 50)
+    with pytest.raises(RunError, match=r"metrics\.jsonl is too large"):
+        run.metrics()
+
+
+def test_a_checkpoint_is_saved_without_reading_the_metrics_again(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.start_metrics(-1)
+    run.log("train", 1, {"loss": 0.5})
+    run.save_checkpoint(1, state(1), CLOCK)
+    run.start_metrics(1)
+    run.log("train", 2, {"loss": 0.5})
+    with monkeypatch.context() as patch:
+        patch.setattr("eigen_reptile.runtime.metrics.read_bytes", None)
+        run.save_checkpoint(2, state(2), CLOCK)
+    assert loads_bit_for_bit(run, 2)
+
+
 @pytest.mark.parametrize("damage", [cut, Path.unlink])
 def test_metrics_that_another_process_changes_are_not_continued(run: RunFolder, damage: Callable[[Path], None]) -> None:
     run.start_metrics(-1)
