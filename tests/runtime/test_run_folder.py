@@ -205,6 +205,26 @@ def test_a_run_continues_before_the_damage_to_its_metrics(run: RunFolder, caplog
     assert [line["step"] for line in run.metrics()] == [5]
 
 
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_a_damaged_checkpoint_says_nothing_about_the_metrics_when_its_step_is_reached_again(
+    run: RunFolder, suffix: str
+) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.log("train", 15, {"loss": 0.25})
+    run.save_checkpoint(20, state(20), CLOCK)
+    cut(checkpoint_file(run, 20, suffix))
+    assert loads_bit_for_bit(run, 10)
+    run.start_metrics(10)
+    assert not checkpoint_file(run, 20, ".json").exists()
+    assert loads_bit_for_bit(run, 10)
+    for step in (12, 14, 16, 18):
+        run.log("train", step, {"loss": 0.125})
+    run.start_metrics(20)  # as after an interruption of the next iteration
+    assert [line["step"] for line in run.metrics()] == [5, 12, 14, 16, 18]
+
+
 def test_lines_after_the_checkpoint_are_dropped_whatever_step_they_claim(run: RunFolder) -> None:
     run.start_metrics(-1)
     run.log("train", 5, {"loss": 0.5})

@@ -150,6 +150,10 @@ class Checkpoints:
         names = (re.fullmatch(r"step-(\d{9})\.json", file.name) for file in self._folder.glob("*"))
         return sorted((int(name[1]) for name in names if name), reverse=True)
 
+    def delete_after(self, step: int) -> None:
+        """Delete all checkpoints of later steps: the run continues from this one, so they are damaged."""
+        self._delete_all_but([old for old in self.steps() if old <= step])
+
     def _delete_all_but(self, steps: list[int]) -> None:
         """Delete the other checkpoints: older ones, files that a killed process left half written, and later ones.
 

@@ -213,6 +213,7 @@ class RunFolder(RunLog):
 
     def start_metrics(self, step: int) -> None:
         self._check_lock()
+        self._checkpoints.delete_after(step)
         written = self._checkpoints.describe(step).metrics if step in self._checkpoints.steps() else None
         self._metrics.start(step, written)
 
