@@ -156,14 +156,14 @@ def test_a_run_whose_training_is_not_finished_cannot_be_evaluated(tmp_path: Path
 WORKER = """
 import json, os, sys
 from pathlib import Path
-from eigen_reptile.runtime.distributed import join_workers
+from eigen_reptile.runtime.distributed import WorkerGroup
 from eigen_reptile.training.experiment import run
 from test_held_out import IMAGES, interrupt_in
 import torch
 
 torch.set_num_threads(1)
 folder = Path(sys.argv[1])
-with join_workers(60, gpu=False) as workers:
+with WorkerGroup(60, gpu=False).connected("evaluation") as workers:
     run(IMAGES, folder / "whole", workers=workers)
     try:
         run(IMAGES, folder / "run", interrupt_in("test tasks, 1-shot", 4, KeyboardInterrupt, []), workers=workers)
