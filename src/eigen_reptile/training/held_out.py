@@ -148,7 +148,7 @@ def _as_scores(lines: Sequence[Any], form: tuple[int, int]) -> Float[np.ndarray,
             scores = np.array(line["scores"], dtype=float)
             if line["task"] != number or scores.shape != form:
                 break
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
             break
         values.append(scores)
     return np.stack(values, axis=1) if values else np.empty((form[0], 0, form[1]))
