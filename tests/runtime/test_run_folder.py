@@ -408,12 +408,13 @@ def write_everything(run: RunFolder) -> list[Callable[[], None]]:
         lambda: run.save_checkpoint(1, state(1), CLOCK),
         lambda: run.save_result({}),
         lambda: run.save_environment({}),
+        lambda: run.amend_environment({}),
         lambda: run.save_tensors("some.safetensors", state(1)),
         lambda: run.start_metrics(-1),
     ]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_process_whose_folder_was_taken_over_stops_writing(tmp_path: Path, number: int) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         run.start_metrics(-1)
@@ -427,7 +428,7 @@ def test_a_process_whose_folder_was_taken_over_stops_writing(tmp_path: Path, num
             other.log("train", 1, {"loss": 0.5})
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_process_whose_folder_was_removed_does_not_make_it_again(tmp_path: Path, number: int) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         run.start_metrics(-1)
@@ -435,6 +436,14 @@ def test_a_process_whose_folder_was_removed_does_not_make_it_again(tmp_path: Pat
         with pytest.raises(ConfigError, match="was removed or taken over by another process"):
             write_everything(run)[number]()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[1]", "3", "["])
+def test_a_damaged_environment_is_named(run: RunFolder, text: str) -> None:
+    (run.path / "environment.json").write_text(text)
+    for write in (run.save_environment, run.amend_environment):
+        with pytest.raises(RunError, match=r"environment\.json is (damaged|not valid JSON)"):
+            write({})
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -197,8 +197,9 @@ class RunFolder(RunLog):
         write_json(file, [*map(asdict, starts), value])
 
     def amend_environment(self, values: Mapping[str, Any]) -> None:
+        self._check_lock()
         file = self.path / "environment.json"
-        *earlier, this = read_json(file)
+        *earlier, this = map(asdict, read_environments(file))
         write_json(file, [*earlier, {**this, **values}])
 
     def load_checkpoint(self) -> Checkpoint | None:
