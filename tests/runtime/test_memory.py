@@ -31,6 +31,8 @@ def test_a_size_that_overflows_is_reported() -> None:
 def test_other_errors_are_not_changed() -> None:
     with pytest.raises(RuntimeError, match="must match"), out_of_memory_as_run_error():
         torch.ones(2) + torch.ones(3)
+    with pytest.raises(RuntimeError, match="overflow"), out_of_memory_as_run_error():
+        torch.full((1,), 2**40, dtype=torch.int32)
 
 
 def test_more_memory_than_there_is_is_refused_before_it_is_allocated() -> None:

@@ -103,6 +103,11 @@ def flip_a_bit(file: Path) -> None:
     file.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
 
 
+def replace_by_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 def test_the_newest_two_checkpoints_are_kept_and_the_newest_loads_bit_for_bit(run: RunFolder) -> None:
     for step in (9, 10, 100):
         run.save_checkpoint(step, state(step), CLOCK)
@@ -200,6 +205,26 @@ def test_a_run_continues_before_the_damage_to_its_metrics(run: RunFolder, caplog
     assert [line["step"] for line in run.metrics()] == [5]
 
 
+@pytest.mark.parametrize("suffix", [".json", ".safetensors"])
+def test_a_damaged_checkpoint_says_nothing_about_the_metrics_when_its_step_is_reached_again(
+    run: RunFolder, suffix: str
+) -> None:
+    run.start_metrics(-1)
+    run.log("train", 5, {"loss": 0.5})
+    run.save_checkpoint(10, state(10), CLOCK)
+    run.log("train", 15, {"loss": 0.25})
+    run.save_checkpoint(20, state(20), CLOCK)
+    cut(checkpoint_file(run, 20, suffix))
+    assert loads_bit_for_bit(run, 10)
+    run.start_metrics(10)
+    assert not checkpoint_file(run, 20, ".json").exists()
+    assert loads_bit_for_bit(run, 10)
+    for step in (12, 14, 16, 18):
+        run.log("train", step, {"loss": 0.125})
+    run.start_metrics(20)  # as after an interruption of the next iteration
+    assert [line["step"] for line in run.metrics()] == [5, 12, 14, 16, 18]
+
+
 def test_lines_after_the_checkpoint_are_dropped_whatever_step_they_claim(run: RunFolder) -> None:
     run.start_metrics(-1)
     run.log("train", 5, {"loss": 0.5})
@@ -209,6 +234,40 @@ def test_lines_after_the_checkpoint_are_dropped_whatever_step_they_claim(run: Ru
     assert loads_bit_for_bit(run, 10)
     run.start_metrics(10)
     assert run.metrics() == [{"kind": "train", "step": 5, "loss": 0.5}]
+
+
+@pytest.mark.parametrize("limit", [{"MOST_LINES": 3}, {"MOST_BYTES": 140}], ids=str)
+def test_metrics_are_refused_before_they_are_too_large_to_be_read(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
+) -> None:
+    for name, value in limit.items():
+        monkeypatch.setattr(f"eigen_reptile.runtime.metrics.{name}", value)
+    run.start_metrics(-1)
+    for step in (1, 2, 3):
+        run.log("train", step, {"loss": 0.5})
+    with pytest.raises(RunError, match=r"metrics\.jsonl is full: .* start a new run"):
+        run.log("train", 4, {"loss": 0.5})
+    run.save_checkpoint(3, state(3), CLOCK)
+    assert loads_bit_for_bit(run, 3)
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3]
+    with (run.path / "metrics.jsonl").open("ab") as file:
+        file.write(b"{}\n" * 50)
+    with pytest.raises(RunError, match=r"metrics\.jsonl is too large"):
+        run.metrics()
+
+
+def test_a_checkpoint_is_saved_without_reading_the_metrics_again(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.start_metrics(-1)
+    run.log("train", 1, {"loss": 0.5})
+    run.save_checkpoint(1, state(1), CLOCK)
+    run.start_metrics(1)
+    run.log("train", 2, {"loss": 0.5})
+    with monkeypatch.context() as patch:
+        patch.setattr("eigen_reptile.runtime.metrics.read_bytes", None)
+        run.save_checkpoint(2, state(2), CLOCK)
+    assert loads_bit_for_bit(run, 2)
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink])
@@ -222,7 +281,10 @@ def test_metrics_that_another_process_changes_are_not_continued(run: RunFolder, 
 
 @pytest.mark.parametrize(
     ("damage", "suffix"),
-    [(cut, ".safetensors"), (flip_a_bit, ".safetensors"), (Path.unlink, ".safetensors"), (cut, ".json")],
+    [
+        *((damage, ".safetensors") for damage in (cut, flip_a_bit, Path.unlink, replace_by_a_pipe)),
+        (cut, ".json"),
+    ],
 )
 def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_loaded(
     run: RunFolder, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], suffix: str
@@ -346,12 +408,13 @@ def write_everything(run: RunFolder) -> list[Callable[[], None]]:
         lambda: run.save_checkpoint(1, state(1), CLOCK),
         lambda: run.save_result({}),
         lambda: run.save_environment({}),
+        lambda: run.amend_environment({}),
         lambda: run.save_tensors("some.safetensors", state(1)),
         lambda: run.start_metrics(-1),
     ]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_process_whose_folder_was_taken_over_stops_writing(tmp_path: Path, number: int) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         run.start_metrics(-1)
@@ -365,7 +428,7 @@ def test_a_process_whose_folder_was_taken_over_stops_writing(tmp_path: Path, num
             other.log("train", 1, {"loss": 0.5})
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(7))
 def test_a_process_whose_folder_was_removed_does_not_make_it_again(tmp_path: Path, number: int) -> None:
     with RunFolder.open(tmp_path / "run", CONFIG) as run:
         run.start_metrics(-1)
@@ -373,6 +436,14 @@ def test_a_process_whose_folder_was_removed_does_not_make_it_again(tmp_path: Pat
         with pytest.raises(ConfigError, match="was removed or taken over by another process"):
             write_everything(run)[number]()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[1]", "3", "["])
+def test_a_damaged_environment_is_named(run: RunFolder, text: str) -> None:
+    (run.path / "environment.json").write_text(text)
+    for write in (run.save_environment, run.amend_environment):
+        with pytest.raises(RunError, match=r"environment\.json is (damaged|not valid JSON)"):
+            write({})
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -1,5 +1,6 @@
 """Files of scores under damage."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,16 @@ def test_everything_from_the_first_damaged_byte_on_is_dropped(tmp_path: Path) ->
             assert ScoreFile(file).start(ABOUT) == LINES
     file.write_bytes(b"\xff\x00" * 99)
     assert ScoreFile(file).start(ABOUT) == []
+
+
+def test_a_file_is_not_read_beyond_the_limit_and_a_pipe_not_at_all(tmp_path: Path) -> None:
+    with (tmp_path / "sparse.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(RunError, match=r"sparse\.jsonl is too large"):
+        ScoreFile(tmp_path / "sparse.jsonl").start(ABOUT)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(RunError, match=r"pipe\.jsonl: it is not a regular file"):
+        ScoreFile(tmp_path / "pipe.jsonl").start(ABOUT)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

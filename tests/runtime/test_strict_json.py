@@ -61,6 +61,7 @@ def test_brackets_and_quotes_within_text_are_no_nesting() -> None:
     [
         ('{"a": 1, "a": 2}', "the key 'a' twice"),
         ('[{"b": {"c": 1, "d": 2, "c": 3}}]', "the key 'c' twice"),
+        ("{" + "".join(f'"{number}": 0, ' for number in range(300_000)) + '"a": 1, "a": 2}', "the key 'a' twice"),
         ("[NaN]", "NaN is not"),
         ('{"a": -Infinity}', "-Infinity is not"),
         ("1" * 5000, "digits"),

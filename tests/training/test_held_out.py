@@ -117,6 +117,19 @@ def test_scores_of_other_parameters_or_tasks_are_not_used(tmp_path: Path) -> Non
     assert without_times(folder / "result.json") == expected
 
 
+def test_scores_of_tasks_that_were_computed_together_otherwise_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = [2]
+    monkeypatch.setattr("eigen_reptile.training.held_out.tasks_at_once", lambda *args: at_once[0])
+    with pytest.raises(Interrupted):
+        run(IMAGES, tmp_path, interrupt_in("test tasks, 1-shot", 4, Interrupted, []))
+    at_once[0] = 1
+    after: list[tuple[str, int]] = []
+    run(IMAGES, tmp_path, interrupt_in("", 0, Interrupted, after))
+    assert [done for name, done in after if name == "test tasks, 1-shot"] == [1, 2, 3, 4, 5]
+
+
 def test_a_run_that_was_trained_but_not_tested_can_be_evaluated_on_fewer_tasks(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     fewer = replace(IMAGES, evaluation=replace(IMAGES.evaluation, tasks=3))

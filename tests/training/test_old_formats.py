@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from eigen_reptile.data import Glyphs, Sine
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.methods import METHODS, Maml
 from eigen_reptile.nn import Mlp
 from eigen_reptile.runtime.files import read_json
@@ -110,6 +111,20 @@ def test_an_old_run_can_be_evaluated(tmp_path: Path) -> None:
     assert again.training == old.training
     assert again.trained is not None
     assert again.trained.experiment == to_json(SAME)
+
+
+def test_an_evaluation_whose_config_lacks_newer_settings_continues(tmp_path: Path) -> None:
+    shutil.copytree(OLD_RUN, tmp_path / "old")
+    folder = tmp_path / "again"
+    first = evaluate_run(tmp_path / "old", SAME, folder)
+    config = json.loads((folder / "config.json").read_text())
+    for exp in (config, config["trained"]["experiment"]):
+        del exp["meta"]["clip"]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "result.json").unlink()
+    assert evaluate_run(tmp_path / "old", SAME, folder).test == first.test
+    with pytest.raises(ConfigError, match=r"evaluation\.seed is .* in its config\.json and"):
+        evaluate_run(tmp_path / "old", replace(SAME, evaluation=replace(SAME.evaluation, seed=9)), folder)
 
 
 @pytest.mark.parametrize("name", OLD_METHODS)

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
 
-import safetensors.torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.checksums import with_checksum, without_checksum
-from eigen_reptile.runtime.files import read_json, write_json, write_tensors
+from eigen_reptile.runtime.files import read_json, read_tensors, write_json, write_tensors
 from eigen_reptile.runtime.metrics import Metrics, Written
 from eigen_reptile.runtime.strict_json import strict_converter, structured
 
@@ -107,15 +105,7 @@ class Checkpoints:
         description = self.describe(step)
         if description.experiment not in (None, experiment):
             raise RunError("it belongs to a run with other settings")
-        try:
-            data = self._stem(step).with_suffix(".safetensors").read_bytes()
-            if hashlib.sha256(data).hexdigest() != description.sha256:
-                raise RunError("its checksum is wrong")
-            return safetensors.torch.load(data)
-        except OSError as error:
-            raise RunError(str(error.strerror)) from error
-        except (KeyError, TypeError, ValueError, SafetensorError) as error:
-            raise RunError(str(error)) from error
+        return read_tensors(self._stem(step).with_suffix(".safetensors"), description.sha256)
 
     def describe(self, step: int) -> Description:
         """The description of the checkpoint of a step; RunError if it is damaged."""
@@ -159,6 +149,10 @@ class Checkpoints:
         """The steps of all checkpoints, newest first."""
         names = (re.fullmatch(r"step-(\d{9})\.json", file.name) for file in self._folder.glob("*"))
         return sorted((int(name[1]) for name in names if name), reverse=True)
+
+    def delete_after(self, step: int) -> None:
+        """Delete all checkpoints of later steps: the run continues from this one, so they are damaged."""
+        self._delete_all_but([old for old in self.steps() if old <= step])
 
     def _delete_all_but(self, steps: list[int]) -> None:
         """Delete the other checkpoints: older ones, files that a killed process left half written, and later ones.

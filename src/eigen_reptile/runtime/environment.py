@@ -62,7 +62,10 @@ def current_environment(device: torch.device, workers: int = 1) -> Environment:
 def read_environments(file: Path) -> list[Environment]:
     """The environments of all starts of a run; RunError if the file does not hold any."""
     try:
-        return cast(list[Environment], structured(_CONVERTER, read_json(file), list[Environment]))
+        found = cast(list[Environment], structured(_CONVERTER, read_json(file), list[Environment]))
+        if not found:
+            raise ValueError("it is empty")
+        return found
     except ValueError as error:
         raise RunError(f"{file} is damaged: {error}. Delete it and repeat the command") from error
 

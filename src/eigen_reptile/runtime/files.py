@@ -95,7 +95,7 @@ def read_tensors(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         raise RunError(f"{path} is damaged: its checksum is wrong")
     try:
         return safetensors.torch.load(data)
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, TypeError, ValueError, KeyError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 

@@ -28,7 +28,8 @@ def out_of_memory_as_run_error() -> Iterator[None]:
 
 def _is_out_of_memory(error: Exception) -> bool:
     # On a CPU, torch raises a plain RuntimeError; a size that overflows is larger than any memory.
-    return isinstance(error, MemoryError) or bool(re.search("allocate memory|out of memory|overflow", str(error)))
+    reasons = r"allocate memory|out of memory|(size|storage|numel).*overflow"
+    return isinstance(error, MemoryError) or bool(re.search(reasons, str(error), re.IGNORECASE))
 
 
 def check_memory(size: int, what: str, advice: str) -> None:

@@ -18,7 +18,8 @@ from eigen_reptile.runtime.files import read_bytes, write_atomically
 from eigen_reptile.runtime.strict_json import parse_json
 
 MOST_BYTES = 1 << 27
-"""A file of metrics that is larger is not read."""
+MOST_LINES = 500_000
+"""A file of metrics that is larger or has more lines is neither written nor read."""
 
 
 class Written(NamedTuple):
@@ -35,7 +36,7 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = folder / "metrics.jsonl"
-        self._length = 0
+        self._remember(b"")
         self._events: RecordWriter | None = None
 
     def start(self, step: int, written: Written | None = None) -> None:
@@ -50,7 +51,7 @@ class Metrics:
         elif step >= 0:
             kept = b"".join(json.dumps(line).encode() + b"\n" for line in self.read() if line["step"] <= step)
         write_atomically(self._file, kept)
-        self._length = len(kept)
+        self._remember(kept)
         with self._reporting_events():
             self._events = RecordWriter(str(self._folder / f"events.out.tfevents.{time.time_ns()}"))
         self._write_event(Event(file_version="brain.Event:2", wall_time=time.time()))
@@ -58,9 +59,18 @@ class Metrics:
         start = SessionLog(status=SessionLog.START)
         self._write_event(Event(step=step + 1, session_log=start, wall_time=time.time()))
 
+    def _remember(self, data: bytes) -> None:
+        """What the file contains from now on, so that it need not be read again to be continued."""
+        self._length, self._lines, self._sha256 = len(data), data.count(b"\n"), hashlib.sha256(data)
+
     def log(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
         """Append one line; its numbers also go to TensorBoard."""
         line = json.dumps({"kind": kind, "step": step, **values}, allow_nan=False).encode() + b"\n"
+        if self._length + len(line) > MOST_BYTES or self._lines >= MOST_LINES:
+            raise RunError(
+                f"{self._file} is full: it may have {MOST_BYTES} bytes and {MOST_LINES} lines; "
+                "start a new run with a larger `evaluation.every`"
+            )
         try:
             with self._file.open("r+b") as file:  # not "a", which would begin a new file in place of a lost one
                 if file.seek(0, os.SEEK_END) != self._length:
@@ -69,13 +79,18 @@ class Metrics:
         except OSError as error:
             raise RunError(f"cannot write {self._file}: {error.strerror}") from error
         self._length += len(line)
+        self._lines += 1
+        self._sha256.update(line)
         numbers = {f"{kind}/{name}": value for name, value in values.items() if isinstance(value, float | int)}
         summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in numbers.items()])
         self._write_event(Event(step=step, summary=summary, wall_time=time.time()))
 
     def read(self) -> list[dict[str, Any]]:
         """All complete lines; RunError if one before the last is damaged."""
-        *complete, _ = self._data().split(b"\n")  # what follows the last line break was cut short by a crash
+        data = self._data()
+        if data.count(b"\n") > MOST_LINES:
+            raise RunError(f"{self._file} is too large: at most {MOST_LINES} lines are read")
+        *complete, _ = data.split(b"\n")  # what follows the last line break was cut short by a crash
         lines = []
         for number, line in enumerate(complete, 1):
             try:
@@ -88,9 +103,8 @@ class Metrics:
         return lines
 
     def written(self) -> Written:
-        """The file as it is now."""
-        data = self._data()
-        return Written(len(data), hashlib.sha256(data).hexdigest())
+        """What was logged up to now."""
+        return Written(self._length, self._sha256.hexdigest())
 
     def damage(self, written: Written | None) -> str:
         """What is wrong with the file up to some moment; empty if nothing is. Early versions recorded no moment."""

@@ -197,8 +197,9 @@ class RunFolder(RunLog):
         write_json(file, [*map(asdict, starts), value])
 
     def amend_environment(self, values: Mapping[str, Any]) -> None:
+        self._check_lock()
         file = self.path / "environment.json"
-        *earlier, this = read_json(file)
+        *earlier, this = map(asdict, read_environments(file))
         write_json(file, [*earlier, {**this, **values}])
 
     def load_checkpoint(self) -> Checkpoint | None:
@@ -213,6 +214,7 @@ class RunFolder(RunLog):
 
     def start_metrics(self, step: int) -> None:
         self._check_lock()
+        self._checkpoints.delete_after(step)
         written = self._checkpoints.describe(step).metrics if step in self._checkpoints.steps() else None
         self._metrics.start(step, written)
 

@@ -1,5 +1,6 @@
 """Files to which each evaluated task adds a line with its scores, so that an interrupted evaluation can continue."""
 
+import io
 import json
 import zlib
 from collections.abc import Iterable, Mapping
@@ -7,7 +8,11 @@ from pathlib import Path
 from typing import Any, final
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.runtime.files import write_atomically
+from eigen_reptile.runtime.files import read_bytes, write_atomically
+from eigen_reptile.runtime.strict_json import parse_json
+
+MOST_BYTES = 1 << 27
+"""A larger file is not read; the result could not contain its scores."""
 
 
 @final
@@ -41,19 +46,15 @@ class ScoreFile:
             raise RunError(f"cannot write {self._file}: {error.strerror}") from error
 
     def _intact_lines(self) -> Iterable[Any]:
-        try:
-            content = self._file.read_bytes()
-        except FileNotFoundError:
+        if not self._file.exists():
             return
-        except OSError as error:
-            raise RunError(f"cannot read {self._file}: {error.strerror}") from error
-        for line in content.split(b"\n"):
-            checksum, _, text = line.partition(b" ")
+        for line in io.BytesIO(read_bytes(self._file, MOST_BYTES)):
+            checksum, _, text = line.removesuffix(b"\n").partition(b" ")
             if checksum != _checksum(text):
                 return  # cut short by a crash, or the end
             try:
-                yield json.loads(text)
-            except (ValueError, RecursionError):
+                yield parse_json(text)
+            except ValueError:
                 return
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from typing import Any, NoReturn, get_args, get_origin
@@ -57,8 +58,7 @@ def _is_deep(data: bytes) -> bool:
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in set(names[:place]))
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"it has the key {_shown(twice)} twice")
     return found
 

@@ -92,7 +92,7 @@ def evaluate_run(
     state = trained_state(trained, before, checkpoint, setup)
     digest = hashlib.sha256(state.theta.cpu().numpy().tobytes()).hexdigest()
     origin = TrainingSource(to_json(before), digest)
-    with RunFolder.open(folder, to_json(exp) | {"trained": asdict(origin)}) as log:
+    with RunFolder.open(folder, to_json(exp) | {"trained": asdict(origin)}, _upgrade_evaluation) as log:
         if log.result() is not None:
             return read_result(folder / RESULT)
         started, environment = time.monotonic(), current_environment(setup.device)
@@ -128,11 +128,19 @@ def _save_result(log: RunLog, setup: Setup, state: TrainState, result: Result) -
 
 def run_folder(folder: Path, exp: Experiment) -> AbstractContextManager[RunFolder]:
     """The folder of an experiment's run; settings that are missing in an older config have their defaults."""
+    return RunFolder.open(folder, to_json(with_absolute_paths(exp)), _upgrade)
 
-    def config(exp: Experiment) -> dict[str, Any]:
-        return to_json(with_absolute_paths(exp))
 
-    return RunFolder.open(folder, config(exp), upgrade=lambda saved: config(from_json(saved)))
+def _upgrade(saved: Any) -> dict[str, Any]:
+    return to_json(with_absolute_paths(from_json(saved)))
+
+
+def _upgrade_evaluation(saved: Any) -> dict[str, Any]:
+    """The same for the config of another evaluation of a run, which also has the training that it belongs to."""
+    match saved:
+        case {"trained": {"experiment": before, "theta": theta}, **evaluated}:
+            return _upgrade(evaluated) | {"trained": {"experiment": to_json(from_json(before)), "theta": theta}}
+    return _upgrade(saved)
 
 
 class ExperimentJob(NamedTuple):

@@ -81,10 +81,14 @@ def _evaluate(
     workers, config, network = setup.workers, setup.exp.evaluation, setup.tested
     columns = measures(config, modes)
     form = (len(initialisation.theta), len(columns))
-    lines = log.load_scores(tasks.name, _description(initialisation, config, tasks, modes)) if log else []
+    each = tasks_at_once(network, tasks.bank, initialisation, tasks.shape)
+    at_once = workers.count * each
+    # Scores can depend in their last bits on the device, and on the tasks that are computed together.
+    about = {"tasks_at_once": each, "workers": workers.count, "device": setup.device.type}
+    about |= _description(initialisation, config, tasks, modes)
+    lines = log.load_scores(tasks.name, about) if log else []
     stored = _from_lead(_as_scores(lines, form), workers, setup.device)
-    at_once = workers.count * tasks_at_once(network, tasks.bank, initialisation, tasks.shape)
-    # Whole rounds only, because scores can depend in their last bits on the tasks that are computed together.
+    # Therefore only whole rounds are used.
     done = min(stored.shape[1], tasks.total)
     done -= done % at_once if done < tasks.total else 0
     rounds = [range(first, min(first + at_once, tasks.total)) for first in range(done, tasks.total, at_once)]
@@ -111,7 +115,7 @@ def _evaluate(
 def _description(
     initialisation: Initialisation, config: EvalConfig, tasks: TaskList, modes: Sequence[Mode]
 ) -> dict[str, Any]:
-    """What the scores of a task depend on, apart from the experiment that a run folder belongs to."""
+    """The parameters and tasks that are evaluated, and how, apart from the experiment of the run folder."""
     first, batches = draw_tasks(tasks.bank, initialisation, config, tasks.purpose, tasks.shape, [0])
     return {
         "initialisation": _digest((initialisation.theta, *initialisation.inner_state)),
@@ -144,7 +148,7 @@ def _as_scores(lines: Sequence[Any], form: tuple[int, int]) -> Float[np.ndarray,
             scores = np.array(line["scores"], dtype=float)
             if line["task"] != number or scores.shape != form:
                 break
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError, OverflowError):
             break
         values.append(scores)
     return np.stack(values, axis=1) if values else np.empty((form[0], 0, form[1]))
