@@ -1,7 +1,6 @@
 """Output in any encoding, and to readers that have gone."""
 
 import io
-import logging
 import os
 import shutil
 import subprocess
@@ -10,12 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rich.table import Table
 
 from command_line import SMALL
 from eigen_reptile.cli import run
-from eigen_reptile.cli.options import Output
-from eigen_reptile.cli.output import logging_to_stderr, show_table
 from eigen_reptile.cli.streams import prepare_streams
 from eigen_reptile.data import DATASETS
 from patterns import Patterns
@@ -98,21 +94,6 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_closed_and_full_streams(command: str, code: int, problem: str) -> None:
     done = shell(command)
     assert (done.returncode, done.stderr) == (code, problem)
-
-
-def test_rich_does_not_end_the_process_when_a_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(text: str) -> int:
-        raise BrokenPipeError
-
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "write", refuse)
-    monkeypatch.setattr(sys, "stderr", stream)
-    with logging_to_stderr(Output()):
-        for _ in range(3):
-            logging.getLogger("eigen_reptile.training").warning("a message")
-    monkeypatch.setattr(sys, "stdout", stream)
-    with pytest.raises(BrokenPipeError):  # not SystemExit
-        show_table(Table("a heading"))
 
 
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LANG": "C"}, {"PYTHONIOENCODING": "cp1252"}])

@@ -100,27 +100,11 @@ def progress_bars(output: Output) -> Iterator[ProgressBars | ProgressLines | NoP
             yield lines
 
 
-@final
-class StderrHandler(logging.Handler):
-    """Prints log messages as Rich shows them. A reader of standard error that has gone must not end a training."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._console = Console(stderr=True)
-        self._rich = RichHandler(console=self._console, show_path=False, show_time=False)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with self._console.capture() as rendered:  # on a broken pipe, Rich itself would end the process
-            self._rich.emit(record)
-        with contextlib.suppress(OSError):
-            print(rendered.get(), end="", file=sys.stderr, flush=True)
-
-
 @contextlib.contextmanager
 def logging_to_stderr(output: Output) -> Iterator[None]:
     """Print the log messages of the library on standard error; only warnings with --quiet or --json."""
     logger = logging.getLogger("eigen_reptile")
-    handler = StderrHandler()
+    handler = RichHandler(console=Console(stderr=True), show_path=False, show_time=False)
     handler.addFilter(_make_printable)
     level = logger.level
     logger.addHandler(handler)
@@ -161,10 +145,7 @@ def show_table(table: Table) -> None:
     """Print the whole table even if the terminal is narrower, because numbers must not be cut off."""
     wide = Console(width=1000, markup=False, emoji=False)  # a name may have brackets
     needed = wide.measure(table).maximum
-    console = Console(width=max(needed, Console().width), markup=False, emoji=False)
-    with console.capture() as rendered:  # on a broken pipe, Rich itself would end the process
-        console.print(table)
-    print(rendered.get(), end="")
+    Console(width=max(needed, Console().width), markup=False, emoji=False).print(table)
 
 
 def _result_table(measure: str, results: Mapping[str, Result]) -> Table:
