@@ -40,7 +40,7 @@ def list_command(args: Sequence[str]) -> None:
 
 
 def _chosen(names: Sequence[str]) -> dict[RegistryKind, list[RegistryEntry]]:
-    """The entries that are take_name, or whose kind is; all if there are no names."""
+    """The entries that are named, or whose kind is; all if there are no names."""
     listed = {kind: [*entries(kind).values(), *(_theory() if kind == "recipes" else [])] for kind in REGISTRIES}
     known = [*listed, *dict.fromkeys(entry.name for found in listed.values() for entry in found)]
     for name in names:

@@ -15,7 +15,7 @@ VALIDATION = {"score": "validation {:.3g}", "ci95": "± {:.2g}"}
 
 @final
 @dataclass(eq=False)
-class Work:
+class Unfinished:
     """A piece of work that is under way."""
 
     name: str
@@ -55,11 +55,11 @@ class ProgressLines:
     def __init__(self, write: Callable[[str], object], now: Callable[[], float] = time.monotonic) -> None:
         self._write, self._now = write, now
         self._began = self._shown = now()
-        self._unfinished: list[Work] = []
+        self._unfinished: list[Unfinished] = []
         self._lock = threading.Lock()
 
     def start(self, name: str, total: int) -> ReportProgress:
-        work = Work(name, total, self._now())
+        work = Unfinished(name, total, self._now())
         with self._lock:
             self._unfinished.append(work)
 
