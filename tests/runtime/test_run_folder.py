@@ -402,7 +402,7 @@ def test_an_edited_result_is_noticed_and_one_without_a_checksum_is_read(run: Run
 # The folder
 
 
-def write_everything(run: RunFolder) -> list[Callable[[], None]]:
+def write_everything(run: RunFolder) -> list[Callable[[], object]]:
     return [
         lambda: run.log("train", 1, {"loss": 0.5}),
         lambda: run.save_checkpoint(1, state(1), CLOCK),
