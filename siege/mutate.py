@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def mutated_json(rng: random.Random, value: Any) -> Any:
 
 def _damaged_entry(rng: random.Random, value: Any) -> Any:
     if not isinstance(value, dict | list) or not value or rng.random() < 0.1:
-        return rng.choice(ODD_VALUES)
+        return deepcopy(rng.choice(ODD_VALUES))
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
     key = rng.choice(keys)
     if rng.random() < 0.6:
@@ -101,15 +102,15 @@ def _damaged_entry(rng: random.Random, value: Any) -> Any:
         case 0:
             del value[key]
         case 1:
-            value[key] = value[rng.choice(keys)]
+            value[key] = deepcopy(value[rng.choice(keys)])
         case 2:
             value[key] = [value[key]]
         case 3 if isinstance(value, dict):
             value[rng.choice((f"{key}x", "", "kind", "__class__"))] = value.pop(key)
         case 4 if isinstance(value, list):
-            value += value[:: rng.choice((1, -1))]
+            value += deepcopy(value[:: rng.choice((1, -1))])
         case _:
-            value[key] = rng.choice(ODD_VALUES)
+            value[key] = deepcopy(rng.choice(ODD_VALUES))
     return value
 
 

@@ -2,12 +2,13 @@
 
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.runtime.files import write_atomically
+from eigen_reptile.runtime.files import read_bytes, write_atomically
 
 
 def test_planted_files_and_links_are_not_written_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +63,16 @@ def test_folder_is_synced_after_the_rename(tmp_path: Path, monkeypatch: pytest.M
     write_atomically(tmp_path / "result.json", b"new")
     assert synced == [(False, []), (True, ["result.json"])]
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_reading_allocates_no_more_than_the_file_has(tmp_path: Path) -> None:
+    file = tmp_path / "small"
+    file.write_bytes(b"x" * 1000)
+    tracemalloc.start()
+    try:
+        assert read_bytes(file, 2**31) == b"x" * 1000
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    with pytest.raises(RunError, match="small is too large: it has 1000 bytes, and at most 999 are read"):
+        read_bytes(file, 999)

@@ -73,12 +73,12 @@ def read_bytes(path: Path, most: int) -> bytes:
         if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
             raise RunError(f"cannot read {path}: it is not a regular file")
         with path.open("rb") as file:
-            data = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise RunError(f"{path} is too large: it has {size} bytes, and at most {most} are read")
+            return file.read(size)  # `read` allocates as much as it is asked for
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > most:
-        raise RunError(f"{path} is too large: at most {most} bytes are read")
-    return data
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> bytes:

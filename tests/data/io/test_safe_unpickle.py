@@ -199,3 +199,9 @@ def test_any_byte_may_be_wrong() -> None:
             damaged[where] = rng.integers(0, 256, size=len(where))
             with suppress(ValueError):
                 safe_unpickle(io.BytesIO(damaged.tobytes()))
+
+
+def test_message_about_a_long_argument_is_short() -> None:
+    with pytest.raises(ValueError, match="no string quotes") as caught:
+        safe_unpickle(io.BytesIO(b"S" + b"7" * 10_000 + b"\n."))
+    assert len(str(caught.value)) <= 200

@@ -65,6 +65,8 @@ def safe_unpickle(file: io.BytesIO | io.BufferedReader) -> Any:
                 interpreter.execute(opcode.name, read(reader))
     except (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, struct.error, OSError) as error:
         raise ValueError(f"it is damaged ({error!s:.80})") from error
+    except ValueError as error:
+        raise ValueError(f"{error!s:.200}") from error  # that of an opcode's argument quotes all of it
     raise ValueError(f"it has more than {MAX_OPCODES} opcodes")
 
 
