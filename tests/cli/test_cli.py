@@ -134,6 +134,7 @@ from eigen_reptile.training.presets import preset
         ("train maml glyphs --help iner", "no group of settings named iner: did you mean inner?"),
         ("train maml --help all", "name a method and a data set: eigen-reptile train METHOD DATASET --help all"),
         ("run", "name a recipe: sine"),
+        ("compare --tyro-print-completion rc", "Shell should be one"),
         ("--quiet", "name a command: quickstart, train, eval, run"),
     ],
 )

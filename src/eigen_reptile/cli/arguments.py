@@ -45,7 +45,7 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
         if not stop.code:
             raise
         raise UsageError(f"{_one_line(complaint.getvalue())} (see {program} --help)") from None
-    except ValueError as error:  # tyro itself reports only those raised by nested configs
+    except (ValueError, AssertionError) as error:  # tyro reports only those of nested configs, and asserts the shell
         raise UsageError(f"{error} (see {program} --help)") from error
     if unknown and not unknown[0].startswith("-"):
         raise UsageError(f"unexpected argument {unknown[0]} (see {program} --help)")
