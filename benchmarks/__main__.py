@@ -11,8 +11,8 @@ from rich.table import Table
 
 from benchmarks import BENCHMARKS
 from eigen_reptile.cli.arguments import UsageError, check_positive, unknown_name_message
-from eigen_reptile.cli.options import Output
 from eigen_reptile.cli.output import progress_bars, show_table
+from eigen_reptile.cli.output_options import Output
 from eigen_reptile.errors import RunError
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.files import write_json

@@ -10,7 +10,8 @@ from benchmarks.timing import Contender, ContenderFactory, compare_speeds
 from eigen_reptile.report.benchmark import BenchmarkTable
 from eigen_reptile.runtime.progress import StartProgress, no_progress
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.evaluate import MODES, Initialisation, Mode, evaluate
+from eigen_reptile.training.evaluate import Initialisation, evaluate
+from eigen_reptile.training.query_batches import MODES, Mode
 from eigen_reptile.training.state import TrainState
 
 TASKS = 4

@@ -11,6 +11,9 @@ from siege import command
 from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.victims import TRAIN_SINE, Victim, Victims, measure, numbers_of
 
+IN_USE = ("another process is using", "taken over by another process")
+"""Why one of two processes may be refused."""
+
 
 def _prepare(folder: Path) -> Mapping[str, Prepare]:
     victims = Victims(folder)
@@ -46,6 +49,7 @@ def _twice(victim: Victim, rng: random.Random, folder: Path) -> str:
     ended = [first.finish(120), second.finish(120)]
     for printed in ended:
         command.check_manners(printed, -signal.SIGKILL)
+        check_refusal(printed, *IN_USE)
     codes = sorted(printed.code for printed in ended)
     if 0 not in codes and not killed:
         raise BrokenPromiseError(f"neither succeeded: {' and '.join(printed.problem_line() for printed in ended)}")
@@ -53,6 +57,12 @@ def _twice(victim: Victim, rng: random.Random, folder: Path) -> str:
         command.must_succeed(victim.args, folder)
     victim.check(folder)
     return "same bits, one killed" if killed else "same bits, one refused" if codes[-1] else "same bits, both succeeded"
+
+
+def check_refusal(printed: command.Printed, *reasons: str) -> None:
+    """BrokenPromiseError if a command was refused for another reason than these."""
+    if printed.code > 0 and not any(reason in printed.problem_line() for reason in reasons):
+        raise BrokenPromiseError(f"refused, but not because of the other process: {printed.problem_line()}")
 
 
 def _side_by_side(first: Victim, second: Victim, rng: random.Random, folder: Path) -> str:
@@ -79,6 +89,7 @@ def _two_experiments(first: Victim, second: Victim, rng: random.Random, folder: 
     own = begun.finish(120)
     for printed in (own, others):
         command.check_manners(printed)
+        check_refusal(printed, *IN_USE, "belongs to another experiment")
     if sorted((own.code, others.code)) != [0, 2]:
         raise BrokenPromiseError(f"exit codes {own.code} and {others.code}: {others.problem_line()}")
     (first if own.code == 0 else second).check(folder)

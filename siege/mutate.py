@@ -8,6 +8,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from eigen_reptile.runtime.checksums import NAME as CHECKSUM, with_checksum
+
 LARGEST_BLOCK = 4096
 NUMBERS = (
     0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1,
@@ -121,6 +123,17 @@ def encoded_json(rng: random.Random, value: Any) -> bytes:
         return rng.choice((b"[", b'{"a":')) * depth
     data = json.dumps(mutated_json(rng, value)).encode(errors="surrogatepass")
     return mutated(rng, data) if rng.random() < 0.3 else data
+
+
+def signed(data: bytes) -> bytes:
+    """A JSON object that has a checksum, with the one that fits, so that its entries are read; other data as it is."""
+    try:
+        value = json.loads(data)
+        if not isinstance(value, dict) or CHECKSUM not in value:
+            return data
+        return json.dumps(with_checksum({name: part for name, part in value.items() if name != CHECKSUM})).encode()
+    except (ValueError, RecursionError):
+        return data
 
 
 def damage_file(rng: random.Random, file: Path, others: list[Path]) -> str:

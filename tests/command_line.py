@@ -15,10 +15,13 @@ SMALL = (
 
 FEW = (
     *("--data.size", "12", "--model.filters", "8", "--task.shots", "5", "--meta.steps", "6", "--meta.batch", "2"),
-    *("--evaluation.shots", "1", "2", "--evaluation.queries", "5", "--evaluation.inner-steps", "20"),
+    *("--evaluation.shots", "1", "2", "--evaluation.queries", "5", "--evaluation.inner-steps", "3"),
     *("--evaluation.tasks", "6", "--evaluation.monitor-tasks", "2", "--evaluation.every", "3"),
 )
-"""Settings of a run on the fixture `images` that takes a few seconds."""
+"""Settings of a run on the fixture `images` that takes about a second."""
+
+ENOUGH = ("--evaluation.inner-steps", "20")
+"""Added to these: inner steps with which its test tasks are learnt."""
 
 ABSENT = "mps" if torch.cuda.is_available() else "cuda"
 """A device that this machine does not have; no machine has both."""

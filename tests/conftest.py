@@ -5,18 +5,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from jaxtyping import install_import_hook
+
+from first_calls import begin_test, hooked
 
 # The tests run side by side, and so do the processes that they start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 
-with install_import_hook("eigen_reptile", "beartype.beartype"):
+with hooked("eigen_reptile"):
     import eigen_reptile
+    import eigen_reptile.cli.adapting
+    import eigen_reptile.cli.auditing
     import eigen_reptile.cli.checking
+    import eigen_reptile.cli.classifying
     import eigen_reptile.cli.experiments
     import eigen_reptile.cli.inspect
     import eigen_reptile.cli.listing
+    import eigen_reptile.practice.backbones
+    import eigen_reptile.practice.image_folder
     import eigen_reptile.report.pages  # which the command line imports only where it draws
     import eigen_reptile.report.performance
     import eigen_reptile.training.check_run  # noqa: F401
@@ -30,3 +36,7 @@ def shared() -> Path:
         reason = f"there is no {folder}"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     return folder
+
+
+def pytest_runtest_setup() -> None:
+    begin_test()

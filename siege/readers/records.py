@@ -11,7 +11,6 @@ from typing import Any, final
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.report.benchmark import read_benchmark
 from eigen_reptile.report.paired import compare_runs
-from eigen_reptile.runtime.checksums import NAME as CHECKSUM
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.runtime.run_folder import RunFolder
 from eigen_reptile.training.experiment import read_examples
@@ -20,7 +19,7 @@ from eigen_reptile.training.saved_result import read_result
 from eigen_reptile.training.serialise import from_json
 from eigen_reptile.training.trained import trained_experiment
 from siege import command
-from siege.mutate import encoded_json, mutated, mutated_json
+from siege.mutate import encoded_json, mutated, mutated_json, signed
 from siege.readers.refusal import outcome_of
 from siege.victims import TRAIN_IMAGES, write_images
 
@@ -55,9 +54,9 @@ RunAttack = Callable[[Run, random.Random, Path], str]
 def _result(run: Run, rng: random.Random, folder: Path) -> str:
     """A damaged result is refused or compared with the original one, and asked for its experiment.
 
-    Mostly it has no checksum, like those of early versions, so that its entries are read.
+    Mostly its checksum is made to match, so that its entries are read.
     """
-    (folder / "result.json").write_bytes(encoded_json(rng, _mostly_unsigned(rng, run.json("result.json"))))
+    (folder / "result.json").write_bytes(_mostly_signed(rng, encoded_json(rng, run.json("result.json"))))
     (folder / "config.json").write_bytes((run.folder / "config.json").read_bytes())
     outcome_of(lambda: trained_experiment(folder), ConfigError, RunError)
     read = outcome_of(lambda: read_result(folder / "result.json"), RunError)
@@ -65,9 +64,8 @@ def _result(run: Run, rng: random.Random, folder: Path) -> str:
     return f"{read}, not compared" if compared == "refused" and read == "read" else read
 
 
-def _mostly_unsigned(rng: random.Random, value: dict[str, Any]) -> dict[str, Any]:
-    """The object, without its checksum in nine of ten cases."""
-    return value if rng.random() < 0.1 else {name: part for name, part in value.items() if name != CHECKSUM}
+def _mostly_signed(rng: random.Random, data: bytes) -> bytes:
+    return data if rng.random() < 0.1 else signed(data)
 
 
 def _config(run: Run, rng: random.Random, folder: Path) -> str:
@@ -85,7 +83,7 @@ def _metrics(run: Run, rng: random.Random, folder: Path) -> str:
 
 
 def _checkpoint(run: Run, rng: random.Random, folder: Path) -> str:
-    """Checkpoints whose tensors or descriptions are damaged; the checksum is made to match the damaged tensors."""
+    """Checkpoints whose tensors or descriptions are damaged; the checksums are mostly made to match."""
     (folder / "checkpoints").mkdir()
     for name in ("config.json", "metrics.jsonl"):
         (folder / name).write_bytes((run.folder / name).read_bytes())
@@ -93,8 +91,9 @@ def _checkpoint(run: Run, rng: random.Random, folder: Path) -> str:
         data = file.read_bytes()
         if file.suffix == ".json":
             tensors = folder / "checkpoints" / file.with_suffix(".safetensors").name
-            value = _mostly_unsigned(rng, json.loads(data)) | {"sha256": sha256(tensors.read_bytes()).hexdigest()}
+            value = json.loads(data) | {"sha256": sha256(tensors.read_bytes()).hexdigest()}
             data = json.dumps(value).encode() if rng.random() < 0.5 else encoded_json(rng, value)
+            data = _mostly_signed(rng, data)
         elif rng.random() < 0.5:
             data = mutated(rng, data)
         (folder / "checkpoints" / file.name).write_bytes(data)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Network as Network,
         SquaredError as SquaredError,
     )
+    from eigen_reptile.practice.classifier import FewShotClassifier as FewShotClassifier
     from eigen_reptile.training import (
         Experiment as Experiment,
         Result as Result,
@@ -60,6 +61,7 @@ _HOME = {
         "Prototypical Reptile RobustLoss SelfPaced WithSampleSelection"
     ),
     "nn": "Conv4 CrossEntropy FlatModule Mlp Network SquaredError",
+    "practice.classifier": "FewShotClassifier",
     "training": "Experiment Result preset run",
 }
 _MODULE_OF = {name: f"eigen_reptile.{module}" for module, names in _HOME.items() for name in names.split()}

@@ -171,7 +171,8 @@ def commands() -> list[tuple[str, ...]]:
     datasets = [("train", "reptile", name) for name in catalogue.entries("datasets")]
     noise = [("data", "noise", name) for name in catalogue.entries("datasets")]
     others = [("quickstart",), ("eval",), ("run", "sine"), ("run", "theory"), ("report",), ("compare",)]
-    return [*methods, *datasets, *noise, *others]
+    practice = [("adapt",), ("predict",), ("info",), ("export",)]
+    return [*methods, *datasets, *noise, *others, *practice]
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

@@ -1,13 +1,17 @@
 """The command `check`."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command_line import FEW, SMALL, Cli, files
+from eigen_reptile.practice.backbones import FeatureCache, FunctionBackbone, ImageInput
 
 
 def test_intact_runs_are_counted_and_nothing_is_changed(cli: Cli) -> None:
@@ -43,6 +47,16 @@ def test_damage_is_one_line_each_and_exit_code_1(cli: Cli) -> None:
     assert [len(one["problems"]) for one in found["checked"]] == [0, 2]
 
 
+@pytest.mark.parametrize("others", [(), ("result.json",), ("result.json", "metrics.jsonl")])
+def test_a_run_without_its_config_is_noticed(cli: Cli, others: tuple[str, ...]) -> None:
+    assert cli("train", "reptile", "sine", "--out", "run", *SMALL, "--quiet").code == 0
+    for name in ("config.json", *others):
+        Path("run", name).unlink()
+    printed = cli("check", ".")
+    assert printed.code == 1
+    assert printed.out == "run: cannot read run/config.json: No such file or directory\n"
+
+
 def test_a_cache_is_checked(cli: Cli, images: Path) -> None:
     assert cli("train", "reptile", "folder", "--data.root", str(images), *FEW, "--quiet", "--out", "run").code == 0
     assert cli("check", "cache") == (0, "intact: 1 cache\n", "")
@@ -54,6 +68,17 @@ def test_a_cache_is_checked(cli: Cli, images: Path) -> None:
     assert printed.code == 1
     assert str(file.parent) in printed.out
     assert printed.problem() == "eigen-reptile: damaged: 1 cache, of 2 that were checked"
+
+
+def test_a_cache_of_features_is_checked(cli: Cli) -> None:
+    backbone = FunctionBackbone(lambda x: x.flatten(1), ImageInput(4), "name")
+    FeatureCache(Path("cache/features")).features(backbone, np.zeros((1, 4, 4, 3), dtype=np.uint8))
+    assert cli("check", "cache") == (0, "intact: 1 cache of features\n", "")
+    with closing(sqlite3.connect("cache/features/features.sqlite")) as database, database:
+        database.execute("UPDATE features SET checksum = 0")
+    printed = cli("check", "cache")
+    assert printed.code == 1
+    assert "1 of the features in cache/features/features.sqlite are damaged" in printed.out
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from eigen_reptile.training.experiment import evaluate_run, run
 from eigen_reptile.training.serialise import from_json
 from mutations import sample
 from patterns import SMALL
+from siege.mutate import signed
 
 ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("EIGEN_REPTILE_MUTANTS", "20"))
@@ -67,9 +68,12 @@ def place(finished: Path, tmp_path: Path) -> Path:
 
 
 def content(file: Path) -> Any:
-    """JSON without its checksum, which would notice every change."""
-    value = json.loads(file.read_text())
-    return {name: part for name, part in value.items() if name != "checksum"} if isinstance(value, dict) else value
+    return json.loads(file.read_text())
+
+
+def write_signed(file: Path, mutant: str) -> None:
+    """Write JSON with a checksum that fits, because another one would notice every change."""
+    file.write_bytes(signed(mutant.encode(errors="surrogatepass")))
 
 
 def attempt(action: Callable[[], object]) -> str | None:
@@ -102,15 +106,15 @@ def test_a_changed_result_is_refused_or_can_be_compared_and_reported(
     shutil.copytree(place / name, place / "same")
     accepted: list[str] = []
     for mutant in sample(content(file), 5 * COUNT):
-        file.write_text(mutant)
+        write_signed(file, mutant)
         if attempt(partial(read_cell, file)) is None:
             accepted.append(mutant)
     assert accepted
     for mutant in accepted:
-        file.write_text(mutant)
+        write_signed(file, mutant)
         check_answer(capsys, "compare", str(place / name), str(place / "same"))
     for mutant in accepted[:EXPENSIVE]:
-        file.write_text(mutant)
+        write_signed(file, mutant)
         check_answer(capsys, "report", str(place), "--out", str(place.parent / "out"))
 
 
@@ -120,7 +124,7 @@ def test_a_run_with_a_changed_file_is_refused_or_continued(place: Path, name: st
     for number, mutant in enumerate(sample(content(place / name / file), COUNT)):
         copy = place / f"{number}"
         shutil.copytree(place / name, copy)
-        (copy / file).write_text(mutant)
+        write_signed(copy / file, mutant)
         assert all(len(problem.splitlines()) == 1 for problem in check_run(copy))
         if number < EXPENSIVE:
             attempt(partial(evaluate_run, copy, EXPERIMENTS[name], copy / "again"))

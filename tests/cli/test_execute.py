@@ -26,7 +26,7 @@ FITS = Experiment(
     method=METHODS["reptile"],
     model=Mlp((4,)),
     meta=MetaConfig(steps=2, batch=2),
-    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=15, snapshot_steps=()),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=15, inner_steps=(0, 2), snapshot_steps=()),
     compile="off",
 )
 

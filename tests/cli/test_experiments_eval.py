@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import ABSENT, FEW, SMALL, Cli, files, plain, saved, without_tasks
+from command_line import ABSENT, ENOUGH, FEW, SMALL, Cli, files, plain, saved, without_tasks
+from eigen_reptile.cli import run
 
 
 def test_evaluating_again_gives_what_the_run_would_have_given_with_these_settings(cli: Cli, images: Path) -> None:
@@ -34,8 +35,11 @@ def test_evaluating_again_gives_what_the_run_would_have_given_with_these_setting
     assert files("run") == before
 
 
-def test_a_finished_run_is_evaluated_on_another_data_set(cli: Cli, images: Path) -> None:
-    assert cli("train", "reptile", "folder", "--data.root", str(images), *FEW, "--quiet", "--out", "run").code == 0
+def test_a_finished_run_is_evaluated_on_another_data_set(
+    cli: Cli, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("--data.root", str(images), *FEW, *ENOUGH, "--quiet")
+    assert cli("train", "reptile", "folder", *settings, "--out", "run").code == 0
     for number in range(16):
         (images / f"class {number}").rename(images / f"kind {(7 * number) % 16}")  # other classes become test classes
     command = ("eval", "run", "folder", "--data.root", str(images), "--quiet")
@@ -62,6 +66,7 @@ def test_a_finished_run_is_evaluated_on_another_data_set(cli: Cli, images: Path)
         assert other.code == 2
         assert f"the parameters in run do not fit this data set: run was trained on {problem}" in other.problem()
         assert not Path("new").exists()
+    monkeypatch.delenv("EIGEN_REPTILE_CACHE")  # where they may be already: drawing them takes longer than all the rest
     glyphs = cli("eval", "run", "glyphs", "--quiet", "--out", "new")
     assert "use --data.size 12 and" not in glyphs.problem()
     assert "trained on 12 x 12 x 3, and the images of this data set are 28 x 28 x 1: evaluate it" in glyphs.problem()
@@ -127,7 +132,7 @@ def test_a_run_whose_evaluation_alone_is_changed_names_the_command_for_that(cli:
 
 @pytest.mark.parametrize("method", ["eigen-reptile", "anil"])
 def test_a_run_is_evaluated_on_tasks_with_another_number_of_classes(cli: Cli, images: Path, method: str) -> None:
-    settings = (*FEW, "--model.pooling", "same", "--evaluation.tasks", "4", "--quiet")
+    settings = (*FEW, *ENOUGH, "--model.pooling", "same", "--evaluation.tasks", "4", "--quiet")
     assert cli("train", method, "folder", "--data.root", str(images), *settings, "--out", "run").code == 0
     accuracies = {}
     for way in ("2", "3"):
@@ -171,6 +176,14 @@ def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
     assert cli("eval", "run", "--out", "run", "--quiet").code == 2
 
 
+@pytest.fixture(scope="module")
+def curves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run on sine waves, to be copied."""
+    folder = tmp_path_factory.mktemp("curves") / "run"
+    assert run(["train", "reptile", "sine", "--out", str(folder), *SMALL, "--quiet"]) == 0
+    return folder
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -181,15 +194,16 @@ def test_a_run_and_an_evaluation_do_not_share_a_folder(cli: Cli) -> None:
         (("run", "omnigot", "--out", "new"), "did you mean omniglot?"),
         (("run", "--out", "new", "--evaluation.every", "2"), "--evaluation.every has no effect after training"),
         (("run", "--out", "new", "--evaluation.noisy"), "evaluation.noisy needs label noise"),
-        (("run", "--out", "run", "--evaluation.tasks", "5"), "run belongs to another experiment"),
+        (("run", "--out", "run", "--evaluation.tasks", "5"), "run is the folder of the run itself: choose another"),
+        (("run", "--out", "unfinished"), "another experiment: trained is only in this experiment. Choose another"),
         (("run", "--out", "unfinished/config.json", "--quiet"), "cannot write to the folder unfinished/config.json"),
         (("run", "glyphs", "--out", "new"), "run was trained for regression: choose a data set for regression"),
         (("run", "--out", "new", "--device", ABSENT), f"device {ABSENT} is not available"),
     ],
 )
-def test_what_cannot_be_evaluated_is_reported(cli: Cli, words: tuple[str, ...], problem: str) -> None:
+def test_what_cannot_be_evaluated_is_reported(cli: Cli, curves: Path, words: tuple[str, ...], problem: str) -> None:
     for folder in ("run", "unfinished"):
-        assert cli("train", "reptile", "sine", "--out", folder, *SMALL, "--quiet").code == 0
+        shutil.copytree(curves, folder)
     Path("unfinished/result.json").unlink()
     shutil.rmtree("unfinished/checkpoints")
     printed = cli("eval", *words)

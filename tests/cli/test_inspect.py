@@ -17,7 +17,7 @@ def test_list_names_everything(cli: Cli) -> None:
     listed = json.loads(cli("list", "--json").out)
     assert list(listed["methods"]) == list(METHODS)
     assert list(listed["datasets"]) == list(DATASETS)
-    assert list(listed["recipes"]) == [*RECIPES, "theory"]
+    assert list(listed["recipes"]) == [*RECIPES, "theory", "practice"]
     assert all(meaning for entries in listed.values() for meaning in entries.values())
 
 

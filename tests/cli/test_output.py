@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from command_line import FEW, SMALL, Cli, files, saved, without_tasks
+from command_line import ENOUGH, FEW, SMALL, Cli, files, saved, without_tasks
 from eigen_reptile.cli.output import ProgressBars, progress_columns
 
 
@@ -44,7 +44,7 @@ def test_json_is_one_object_and_a_finished_run_is_not_repeated(cli: Cli) -> None
 
 
 def test_a_folder_of_mixed_images_trains_with_one_command_and_its_scores_are_shown(cli: Cli, images: Path) -> None:
-    command = ("train", "eigen-reptile", "folder", "--data.root", str(images), "--out", "run", *FEW)
+    command = ("train", "eigen-reptile", "folder", "--data.root", str(images), "--out", "run", *FEW, *ENOUGH)
     printed = cli(*command, "--json")
     assert (printed.code, printed.err) == (0, "")
     result = saved("run/result.json")

@@ -1,18 +1,23 @@
 """Output in any encoding, and to readers that have gone."""
 
+import contextlib
 import io
+import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import pytest
+from rich.table import Table
 
 from command_line import SMALL
 from eigen_reptile.cli import Command, run
+from eigen_reptile.cli.output import logging_to_stderr, show_table
+from eigen_reptile.cli.output_options import Output
 from eigen_reptile.cli.streams import prepare_streams
 from eigen_reptile.data import DATASETS
 from patterns import Patterns
@@ -95,6 +100,36 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_closed_and_full_streams(command: str, code: int, problem: str) -> None:
     done = shell(command)
     assert (done.returncode, done.stderr) == (code, problem)
+
+
+@pytest.fixture
+def unread() -> Iterator[TextIO]:
+    """A pipe whose reader has gone."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    stream = os.fdopen(writer, "w", buffering=1, encoding="utf-8")
+    yield stream
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+
+
+def test_a_training_goes_on_when_nobody_reads_its_messages(
+    finished: Path, unread: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (finished / "result.json").unlink()  # it continues from the last checkpoint
+    monkeypatch.setattr(sys, "stderr", unread)
+    prepare_streams()
+    with logging_to_stderr(Output()):
+        for _ in range(2):
+            logging.getLogger("eigen_reptile.training").warning("nobody reads this")
+    assert run(["train", "reptile", "sine", *SMALL, "--seeds", "0", "1", "--out", "finished"]) == 0
+    assert (finished / "result.json").exists()
+
+
+def test_a_table_that_nobody_reads_is_a_broken_pipe(unread: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", unread)
+    with pytest.raises(BrokenPipeError):  # not the SystemExit of Rich
+        show_table(Table("a heading"))
 
 
 @pytest.mark.parametrize("environment", [{"PYTHONIOENCODING": "ascii"}, {"LANG": "C"}, {"PYTHONIOENCODING": "cp1252"}])

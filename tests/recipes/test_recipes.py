@@ -23,7 +23,8 @@ from eigen_reptile.training.serialise import from_json, to_json
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
 COMPARISONS = ("all-methods", "all-methods-omniglot")
-IMAGES = tuple(name for name in RECIPES if name != "sine" and name not in COMPARISONS)
+UNTUNED = (*COMPARISONS, "support-noise", "support-noise-omniglot")
+IMAGES = tuple(name for name in RECIPES if name != "sine" and name not in UNTUNED)
 TABLES = {"mini-imagenet": "table1", "cifar-fs": "Cifar-FS"}
 """The recipes that are tables of the paper, and the labels of these tables there."""
 

@@ -13,7 +13,9 @@ import torch
 from eigen_reptile.direction import main_direction
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.inner import InnerState, trajectory
-from eigen_reptile.recipes.theorems import STUDIES, noisy_tasks, run_study, study
+from eigen_reptile.recipes import study
+from eigen_reptile.recipes.study import run_study
+from eigen_reptile.recipes.theorems import THEORY, noisy_tasks
 from eigen_reptile.recipes.theorems.gradient_noise import NoisyDescent, direction_angles, quadratic_trajectory
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory
 from eigen_reptile.report.pages import write_report
@@ -124,7 +126,7 @@ def test_a_line_has_means_and_intervals() -> None:
     assert line.ci95 == pytest.approx([4.302652729 / math.sqrt(3), 0], rel=1e-5)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", THEORY)
 def test_committed_studies_are_read_and_written_unchanged(name: str) -> None:
     value = json.loads((RESULTS / "theory" / name / "study.json").read_text())
     read = study.Study.from_json(value)
@@ -144,7 +146,7 @@ def test_what_a_study_lacks_is_named(value: dict[str, object], problem: str) -> 
 
 @pytest.mark.usefixtures("short")
 def test_every_study_runs_once_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in STUDIES:
+    for name in THEORY:
         module = import_module(f"eigen_reptile.recipes.theorems.{name.replace('-', '_')}")
         if name == "gradient-noise":
             panel = {sigma: NoisyDescent(dimensions=10, sigma=sigma) for sigma in (0.1, 0.5)}
@@ -153,17 +155,17 @@ def test_every_study_runs_once_and_is_reported(tmp_path: Path, monkeypatch: pyte
         else:
             monkeypatch.setattr(module, "TASKS", 2)
             monkeypatch.setattr(module, "NOISE_RATES", (0.1, 0.5))
-        file = run_study(name, tmp_path / name, no_progress)
+        file = run_study(THEORY[name], tmp_path / name, no_progress)
         before = file.stat().st_mtime_ns
-        assert run_study(name, tmp_path / name, no_progress).stat().st_mtime_ns == before
+        assert run_study(THEORY[name], tmp_path / name, no_progress).stat().st_mtime_ns == before
     found = read_studies(tmp_path)
-    assert [name for name, *_ in found] == sorted(STUDIES)
+    assert [name for name, *_ in found] == sorted(THEORY)
     write_report(tmp_path, tmp_path / "report", ())
     text = (tmp_path / "report" / "results.md").read_text()
     saved = json.loads((tmp_path / "spectrum" / "study.json").read_text())
     line = saved["panels"][1]["lines"][0]
     assert f"{line['y'][0]:.4g} ± {line['ci95'][0]:.2g}" in text
-    assert all((tmp_path / "report" / "figures" / f"theory-{name}.png").exists() for name in STUDIES)
+    assert all((tmp_path / "report" / "figures" / f"theory-{name}.png").exists() for name in THEORY)
     verdicts = (tmp_path / "report" / "claims.md").read_text()
     for _, finished, _ in found:
         for says, difference in finished.findings:

@@ -12,6 +12,7 @@ from scipy import stats
 from eigen_reptile.data import CifarFs
 from eigen_reptile.report.collect import Cell, collect_results
 from eigen_reptile.report.pages import write_report
+from eigen_reptile.runtime.checksums import with_checksum
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.serialise import to_json
@@ -65,7 +66,7 @@ def as_if_on_cifar_fs(results: Path) -> Path:
     for file in results.glob("**/result.json"):
         result = saved(file.parent)
         result["experiment"]["data"] = to_json(replace(SMALL, data=CifarFs()))["data"]
-        file.write_text(json.dumps(result))
+        file.write_text(json.dumps(with_checksum(result)))
         file.with_name("config.json").write_text(json.dumps(result["experiment"]))
     return results
 
@@ -82,5 +83,5 @@ def changed(results: Path, target: Path, change: Callable[[str, dict[str, Any]],
         result = saved(file.parent)
         change(file.parent.name, result)
         (target / file.parent.name).mkdir(parents=True)
-        (target / file.parent.name / "result.json").write_text(json.dumps(result))
+        (target / file.parent.name / "result.json").write_text(json.dumps(with_checksum(result)))
     return target

@@ -14,6 +14,7 @@ from eigen_reptile.methods import METHODS
 from eigen_reptile.report.claims import experiment_claims
 from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.pages import write_report
+from eigen_reptile.runtime.checksums import with_checksum
 from report.shared import changed, saved
 
 pytestmark = pytest.mark.xdist_group("report")  # so that shared results are computed by one worker only
@@ -73,7 +74,7 @@ def results_by_inner_steps(image_results: Path, target: Path, scores: Mapping[in
             other = (values + (0 if decides else steps / 100)).tolist()
             test["per_task"] = [[[0.05 * steps] * 6] * 2, [other] * 2]
         (target / f"{steps}-steps").mkdir(parents=True)
-        (target / f"{steps}-steps" / "result.json").write_text(json.dumps(result))
+        (target / f"{steps}-steps" / "result.json").write_text(json.dumps(with_checksum(result)))
     return target
 
 
@@ -123,10 +124,10 @@ def test_the_plateau_has_a_figure(image_results: Path, tmp_path: Path) -> None:
 def test_the_report_covers_groups_in_which_every_run_diverged(image_results: Path, tmp_path: Path) -> None:
     folder = results_by_inner_steps(image_results, tmp_path / "inner-steps", dict.fromkeys((3, 7, 9), LEVEL))
     for file in folder.glob("*/result.json"):
-        result = json.loads(file.read_text()) | {"choice": None, "test": None}
+        result = saved(file.parent) | {"choice": None, "test": None}
         for replica in result["replicas"]:
             replica |= {"diverged_at": 2, "validation": None}
-        file.write_text(json.dumps(result))
+        file.write_text(json.dumps(with_checksum(result)))
     write_report(tmp_path, tmp_path / "out", [])
     assert "diverges" in (tmp_path / "out" / "results.md").read_text()
 
@@ -146,6 +147,6 @@ def test_the_plateau_is_inconclusive_if_test_tasks_differ(image_results: Path, t
         elif unlike == "shots" and steps == 9:
             result["experiment"]["evaluation"]["shots"] = [1]
             result["test"] = result["test"][:1]
-        (folder / f"{steps}-steps" / "result.json").write_text(json.dumps(result))
+        (folder / f"{steps}-steps" / "result.json").write_text(json.dumps(with_checksum(result)))
     write_report(tmp_path, tmp_path / "out", [])
     assert "inconclusive" in (tmp_path / "out" / "claims.md").read_text()

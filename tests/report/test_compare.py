@@ -15,6 +15,7 @@ from eigen_reptile.cli import run as run_command
 from eigen_reptile.data import CifarFs, Dataset, Folder, Glyphs
 from eigen_reptile.methods import METHODS
 from eigen_reptile.nn import Conv4, Mlp
+from eigen_reptile.runtime.checksums import with_checksum
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import run
@@ -75,7 +76,7 @@ def changed(source: Path, target: Path, change: Callable[[dict[str, Any]], None]
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("config.json"))
     result = saved(source)
     change(result)
-    (target / "result.json").write_text(json.dumps(result))
+    (target / "result.json").write_text(json.dumps(with_checksum(result)))
     return target
 
 

@@ -20,7 +20,8 @@ from eigen_reptile.report import figures
 from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.figures import ExampleTask
 from eigen_reptile.report.pages import write_report
-from eigen_reptile.runtime.files import read_json, read_tensors, write_json, write_tensors
+from eigen_reptile.runtime.checksums import with_checksum
+from eigen_reptile.runtime.files import read_tensors, write_json, write_tensors
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.experiment import EXAMPLES, run
 from eigen_reptile.training.serialise import to_json
@@ -116,7 +117,7 @@ def test_the_picture_of_a_task_names_its_classes(
     shutil.copytree(signs, tmp_path / "early")  # versions that did not record the classes
     early = saved(tmp_path / "early")
     del early["classes"]
-    (tmp_path / "early" / "result.json").write_text(json.dumps(early))
+    (tmp_path / "early" / "result.json").write_text(json.dumps(with_checksum(early)))
     assert "these test classes" in texts(tmp_path / "early", tmp_path / "out")["results.md"]
     (example,) = drawn.pop().values()
     assert list(example.classes) == ["class 1", "class 2", "class 3"]
@@ -130,8 +131,8 @@ def test_an_example_with_classes_that_the_test_split_lacks_is_refused(
     file = tmp_path / "signs" / EXAMPLES
     write_tensors(file, read_tensors(file) | {"classes": torch.tensor(indices)})
     result = file.with_name("result.json")
-    of_early_version = {name: part for name, part in read_json(result).items() if name not in ("example", "checksum")}
-    write_json(result, of_early_version)  # which does not vouch for the example
+    early = {name: part for name, part in saved(file.parent).items() if name != "example"}
+    write_json(result, with_checksum(early))  # a version that does not vouch for the example
     with pytest.raises(RunError, match=r"is damaged: (it names other classes than|its classes do not belong to)"):
         write_report(tmp_path / "signs", tmp_path / "out", [])
 

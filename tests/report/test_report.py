@@ -97,7 +97,7 @@ def test_the_documents_match_the_committed_results(tmp_path: Path, monkeypatch: 
     # They only name the figures, and drawing takes most of the time: other tests draw.
     monkeypatch.setattr(Figure, "savefig", lambda figure, file, **settings: file.write(b"drawn"))
     copies = []
-    inserted = ("README.md", "docs/algorithm.md", "docs/methods.md")
+    inserted = ("README.md", "docs/algorithm.md", "docs/methods.md", "docs/trust.md")
     for name in inserted:
         copies.append(tmp_path / Path(name).name)
         copies[-1].write_text((ROOT / name).read_text())

@@ -15,6 +15,7 @@ from scipy import stats
 from eigen_reptile.data import ImageBank
 from eigen_reptile.methods import METHODS
 from eigen_reptile.report.pages import write_report
+from eigen_reptile.runtime.checksums import with_checksum
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.training.experiment import read_examples, run
 from report.shared import IMAGE_EXPERIMENT, as_if_on_cifar_fs, changed, rows, saved
@@ -102,11 +103,11 @@ def test_accuracy_is_drawn_against_time_if_methods_had_different_numbers_of_iter
     shorter["learning_curve"]["step"][-1] = 3
     for replica in shorter["replicas"]:
         replica["best_at"] = 0
-    file.write_text(json.dumps(shorter))
+    file.write_text(json.dumps(with_checksum(shorter)))
     write_report(tmp_path / "same", tmp_path / "out", [])
     assert (tmp_path / "out" / "figures" / "shapes-time.png").stat().st_size > 0
     shorter["learning_curve"]["seconds"] = [None] * len(shorter["learning_curve"]["step"])  # as in early versions
-    file.write_text(json.dumps(shorter))
+    file.write_text(json.dumps(with_checksum(shorter)))
     write_report(tmp_path / "same", tmp_path / "other", [])
     assert not (tmp_path / "other" / "figures" / "shapes-time.png").exists()
 

@@ -30,9 +30,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results") / "noisy"
     base = replace(
         SMALL,
-        meta=MetaConfig(steps=3, batch=2),
+        meta=MetaConfig(steps=2, batch=2),
         task=TaskConfig(SMALL.task.way, 40),
-        evaluation=replace(SMALL.evaluation, tasks=6, shots=(1,)),
+        evaluation=replace(SMALL.evaluation, tasks=6, monitor_tasks=2, shots=(1,), inner_steps=(2,)),
     )
     for end, noise in NOISES.items():
         for name in NAMES:

@@ -36,17 +36,28 @@ def test_a_vertical_bar_or_a_line_break_does_not_end_a_cell() -> None:
     assert all(len(re.split(r"(?<!\\)\|", line)) == 4 for line in lines)
 
 
-def test_names_cannot_be_html_links_or_control_characters_in_markdown() -> None:
+def test_names_are_shown_as_they_are_in_markdown() -> None:
     names = ["<script>alert(1)</script>", "<!-- x -->", "[a](javascript:b)", "\x1b[2J", "a < b", "\udcff", "`<b>`"]
+    names += ["*a*", "**a", "_a_ b_c __d", "x `y`", "$5 or $6", "~~a~~", "&lt;b> R&D", "\\*", "a\\b", "mean ± 1 (n_1)"]
     lines = Table.of(["class"], [[name] for name in names]).to_markdown().encode().decode().splitlines()[2:]
     assert lines == [
         r"| \<script>alert(1)\</script> |",
         r"| \<!-- x --> |",
-        r"| [a\](javascript:b) |",
-        r"| \x1b[2J |",
+        r"| \[a](javascript:b) |",
+        r"| \x1b\[2J |",
         "| a < b |",
         r"| \udcff |",
         "| `<b>` |",
+        r"| \*a\* |",
+        r"| \*\*a |",
+        r"| \_a\_ b_c \_\_d |",
+        r"| x \`y\` |",
+        r"| \$5 or \$6 |",
+        r"| \~\~a\~\~ |",
+        r"| \&lt;b> R&D |",
+        r"| \\\* |",
+        r"| a\b |",
+        "| mean ± 1 (n_1) |",
     ]
 
 

@@ -24,8 +24,8 @@ from eigen_reptile.training.result import Result
 SMALL = Experiment(
     method=METHODS["reptile"],
     model=Mlp((4,)),
-    meta=MetaConfig(steps=30),
-    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=15, snapshot_steps=()),
+    meta=MetaConfig(steps=6),
+    evaluation=EvalConfig(tasks=3, monitor_tasks=2, every=3, inner_steps=(0, 2), snapshot_steps=()),
     compile="off",
 )
 PATIENCE = 240.0
@@ -67,7 +67,7 @@ def test_jobs_give_the_results_of_single_runs_even_if_one_of_them_fails(tmp_path
         for part in ("step", "score"):
             curves = [result["learning_curve"][part] for result in (returned, saved, expected)]
             assert curves[0] == curves[1] == curves[2]
-        assert reported[job.name] == 30
+        assert reported[job.name] == 6
 
 
 def test_a_process_that_dies_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -387,7 +387,7 @@ def test_a_result_that_is_not_finite_is_refused_and_the_old_one_is_kept(run: Run
     assert run.result() == {"error": 0.25}
 
 
-def test_an_edited_result_is_noticed_and_one_without_a_checksum_is_read(run: RunFolder) -> None:
+def test_an_edited_result_is_noticed_and_one_of_an_early_version_has_no_checksum(run: RunFolder) -> None:
     run.save_result({"error": 0.25, "of": [1, 2]})
     file = run.path / "result.json"
     edited(file)
@@ -395,8 +395,11 @@ def test_an_edited_result_is_noticed_and_one_without_a_checksum_is_read(run: Run
     edited(file, error=0.2)
     with pytest.raises(RunError, match=r"result\.json is damaged: its checksum is wrong"):
         run.result()
-    write_json(file, {"error": 0.2})
-    assert run.result() == {"error": 0.2}
+    write_json(file, {"format": 3, "error": 0.2})
+    with pytest.raises(RunError, match=r"result\.json is damaged: its checksum is missing"):
+        run.result()
+    write_json(file, {"format": 2, "error": 0.2})
+    assert run.result() == {"format": 2, "error": 0.2}
 
 
 # The folder

@@ -13,8 +13,9 @@ from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.runtime.threads import LARGE, map_in_threads, thread_pool
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.data import TrainingData
-from eigen_reptile.training.evaluate import MODES, Initialisation, evaluate
+from eigen_reptile.training.evaluate import Initialisation, evaluate
 from eigen_reptile.training.loop import iterate
+from eigen_reptile.training.query_batches import MODES
 from eigen_reptile.training.setup import set_up
 from eigen_reptile.training.state import TrainState
 from patterns import SMALL

@@ -15,6 +15,8 @@ from eigen_reptile.errors import RunError
 from eigen_reptile.report.siege import SiegePart, read_siege, siege_table
 from siege import PARTS
 from siege.case import BrokenPromiseError, Limits, Part
+from siege.command import Printed
+from siege.concurrency import IN_USE, check_refusal
 from siege.mutate import damage_file, encoded_json, mutated
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +41,13 @@ def short_siege(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SiegePart
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert summary.exists(), ended.stdout + ended.stderr
     return dict(read_siege(summary).parts)
+
+
+def test_only_the_other_process_is_a_reason_to_refuse_one_of_two() -> None:
+    for code, problem in ((0, ""), (-9, ""), (2, "eigen-reptile: another process is using runs/sine: wait for it")):
+        check_refusal(Printed(code, "", f"reading\n{problem}\n"), *IN_USE)
+    with pytest.raises(BrokenPromiseError, match="not because of the other process: eigen-reptile: the disk is full"):
+        check_refusal(Printed(1, "", "eigen-reptile: the disk is full\n"), *IN_USE)
 
 
 @pytest.mark.xdist_group("siege")  # so that one worker runs it for all parts

@@ -67,7 +67,7 @@ def test_damage_to_any_file_is_named(finished: Path, tmp_path: Path, name: str, 
     assert all(len(problem.splitlines()) == 1 for problem in problems)
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints/step-000000004.safetensors"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints/step-000000004.safetensors", "example.safetensors"])
 def test_a_file_that_is_missing_is_named(finished: Path, tmp_path: Path, name: str) -> None:
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run" / name).unlink()

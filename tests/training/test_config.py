@@ -81,6 +81,32 @@ WRONG: list[tuple[Callable[[], object], str, str]] = [
         "the way of training, 5",
     ),
     (lambda: Experiment(evaluation=EvalConfig(noisy=True)), "evaluation.noisy", "symmetric"),
+    (lambda: EvalConfig(support_rate=0.2), "evaluation.support_rate", "set `evaluation.support_noise` to symmetric"),
+    (lambda: EvalConfig(support_noise="paired", support_rate=0.7), "evaluation.support_rate", "from 0 to 0.6, not 0.7"),
+    (lambda: EvalConfig(support_noise="paired", support_rate=NAN), "evaluation.support_rate", "not nan"),
+    (lambda: EvalConfig(support_noise="paired", noisy=True), "evaluation.support_noise", "use one"),
+    (lambda: Experiment(evaluation=EvalConfig(support_noise="paired")), "evaluation.support_noise", "needs classes"),
+    (
+        lambda: Experiment(
+            data=CifarFs(),
+            task=TaskConfig(5),
+            evaluation=EvalConfig(shots=(5, 1), support_noise="symmetric", support_rate=0.2),
+        ),
+        "evaluation.support_rate",
+        "0.2 of 1 shots is less than one wrong label",
+    ),
+    (
+        lambda: Experiment(data=CifarFs(), task=TaskConfig(5, 2), noise=NoiseConfig("mixed")),
+        "task.shots",
+        "is 2, use 5",
+    ),
+    (
+        lambda: Experiment(
+            data=CifarFs(), task=TaskConfig(5), noise=NoiseConfig("mixed"), evaluation=EvalConfig(noisy=True)
+        ),
+        "evaluation.noisy",
+        "set `evaluation.noisy` to False",
+    ),
     (lambda: Conv4(filters=0), "model.filters", "at least 1, not 0"),
     (lambda: Mlp(hidden=(0,)), "model.hidden", "at least 1, not (0,)"),
     (lambda: Ecm(steps=-1), "method.steps", "at least 0, not -1"),

@@ -19,16 +19,10 @@ from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.runtime.rng import Purpose, generator_at
 from eigen_reptile.tasks import Tasks, draw_batches
 from eigen_reptile.training import evaluate as module
-from eigen_reptile.training.evaluate import (
-    MODES,
-    EvalConfig,
-    Initialisation,
-    Mode,
-    Scores,
-    evaluate,
-)
+from eigen_reptile.training.evaluate import EvalConfig, Initialisation, Scores, evaluate
 from eigen_reptile.training.illustrate import predict_example
 from eigen_reptile.training.presets import preset
+from eigen_reptile.training.query_batches import MODES, Mode
 from eigen_reptile.training.setup import set_up
 from eigen_reptile.training.state import TrainState
 from patterns import Patterns

@@ -11,8 +11,9 @@ import pytest
 
 from doubles import ImageDouble, WrappedBank
 from eigen_reptile.data import Banks, Samples, TaskShape
-from eigen_reptile.errors import ConfigError
+from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.inner import InnerConfig
+from eigen_reptile.runtime.checksums import with_checksum
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
@@ -94,7 +95,8 @@ def test_only_the_folder_of_a_finished_run_can_be_evaluated(tmp_path: Path) -> N
     (folder / "result.json").write_text("[" * 100_000)
     with pytest.raises(ConfigError, match=r"is not the folder of a run: .*is not valid JSON"):
         trained_experiment(folder)
-    (folder / "result.json").write_text(json.dumps(replace(result, choice=None, test=None).to_json()))
+    diverged = replace(result, choice=None, test=None)
+    (folder / "result.json").write_text(json.dumps(with_checksum(diverged.to_json())))
     with pytest.raises(ConfigError, match="has diverged"):
         trained_experiment(folder)
     (folder / "result.json").write_text(text)
@@ -102,6 +104,14 @@ def test_only_the_folder_of_a_finished_run_can_be_evaluated(tmp_path: Path) -> N
         checkpoint.unlink()
     with pytest.raises(ConfigError, match=r"checkpoint in .* is missing or damaged"):
         evaluate_run(folder, CURVES, tmp_path / "again")
+
+
+def test_damage_is_not_said_to_be_saved_progress(tmp_path: Path) -> None:
+    run(CURVES, tmp_path)
+    (tmp_path / "result.json").unlink()
+    (tmp_path / "metrics.jsonl").write_bytes(b"")
+    with pytest.raises(RunError, match=r"metrics\.jsonl .* to train from the beginning$"):
+        run(CURVES, tmp_path)
 
 
 def test_a_run_on_other_data_is_evaluated_only_if_its_parameters_fit(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.runtime.checksums import with_checksum
 from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.training.config import Experiment
@@ -171,6 +173,8 @@ def test_a_broken_result_is_rejected_in_one_line_that_names_the_place(
         Result.from_json(value)
     assert len(str(caught.value).splitlines()) == 1
     file = tmp_path / "result.json"
+    with suppress(ValueError):  # NaN has no checksum, because it is not JSON
+        value = with_checksum(value)
     file.write_text(json.dumps(value))
     with pytest.raises(RunError, match=r"result\.json (cannot be understood|is not valid JSON)") as read:
         read_result(file)

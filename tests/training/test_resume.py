@@ -1,4 +1,7 @@
-"""Runs whose process is killed and that the same command continues, against uninterrupted runs."""
+"""Runs whose process is killed and that the same command continues, against uninterrupted runs.
+
+Only what is killed needs a process of its own, which takes longer to start than the run itself.
+"""
 
 import json
 import os
@@ -7,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from eigen_reptile.cli import run as run_command
+from eigen_reptile.methods import EigenReptile, Ispl, WithSampleSelection
+from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.tasks import TaskConfig
+from eigen_reptile.training.experiment import run
+from patterns import SMALL
+
 COMMAND = Path(sys.executable).parent / "eigen-reptile"
-STEPS = 100
+STEPS = 60
 OPTIONS = (
     *("train", "eigen-reptile", "sine", "--compile", "off", "--checkpoint-every", "10"),
     *("--meta.steps", str(STEPS), "--inner.steps", "3", "--model.hidden", "16", "16"),
@@ -27,51 +38,36 @@ ADAM = ("--inner.optimizer", "adam", "--inner.lr", "0.001", "--seeds", "0", "1",
 # More threads would not make such small networks faster, but slow each other down on a shared machine.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
     "OMP_NUM_THREADS": "1",
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]),
+    "PYTHONPATH": os.pathsep.join(
+        [str(Path(__file__).parent), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    ),
 }
-ON_IMAGES = f"""
-import sys
-from dataclasses import replace
-from pathlib import Path
-from eigen_reptile import run
-from eigen_reptile.methods import EigenReptile, Ispl, WithSampleSelection
-from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.tasks import TaskConfig
-from patterns import SMALL
-exp = replace(
+IMAGES = replace(
     SMALL,
     method=WithSampleSelection(EigenReptile(), Ispl(decay=0.02, every=7)),
     noise=NoiseConfig("symmetric", 0.3),
     task=TaskConfig(way=3, shots=12),
-    meta=replace(SMALL.meta, steps={STEPS}, batch=1),
+    meta=replace(SMALL.meta, steps=STEPS, batch=1),
     evaluation=replace(SMALL.evaluation, every=5, monitor_tasks=2),
 )
-run(exp, Path(sys.argv[1]), checkpoint_every=10)
-"""
 """With wrong labels, and a threshold that decreases during training."""
 
 
-def start(folder: Path, *options: str) -> subprocess.Popen[str]:
-    return _start(str(COMMAND), *OPTIONS, "--out", str(folder), *options)
+def words(folder: Path, *options: str) -> list[str]:
+    return [*OPTIONS, "--out", str(folder), *options]
 
 
-def start_on_images(folder: Path) -> subprocess.Popen[str]:
-    return _start(sys.executable, "-c", ON_IMAGES, str(folder))
+def finish(folder: Path, *options: str) -> None:
+    assert run_command([*words(folder, *options), "--quiet"]) == 0
 
 
-def _start(*command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def run_on_images(folder: Path) -> None:
+    run(IMAGES, folder, checkpoint_every=10)
 
 
-def finish(process: subprocess.Popen[str]) -> str:
-    """Its whole output on one line, because a terminal of 80 columns breaks lines anywhere."""
-    _, output = process.communicate(timeout=120)
-    assert process.returncode == 0, output
-    return " ".join(output.split())
-
-
-def kill_between_checkpoints(process: subprocess.Popen[str], folder: Path) -> None:
+def kill_between_checkpoints(folder: Path, *command: str) -> None:
     """After the second one, when metrics of later steps are there, which must be dropped when the run continues."""
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while newest_step(folder) < 20 or last_logged(folder) <= newest_step(folder):
         assert process.poll() is None, process.communicate()
         time.sleep(0.005)
@@ -120,17 +116,21 @@ def assert_same_outcome(continued: Path, uninterrupted: Path) -> None:
     assert learning_curve(continued) == learning_curve(uninterrupted)
 
 
-def test_a_killed_run_continues_to_the_same_bits_even_from_an_earlier_checkpoint(tmp_path: Path) -> None:
+def test_a_killed_run_continues_to_the_same_bits_even_from_an_earlier_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     uninterrupted, killed, damaged = (tmp_path / name for name in ("uninterrupted", "killed", "damaged"))
-    undisturbed, first = start(uninterrupted), start(killed)
-    kill_between_checkpoints(first, killed)
+    kill_between_checkpoints(killed, str(COMMAND), *words(killed))
     reached = newest_step(killed)
     shutil.copytree(killed, damaged)
     newest = checkpoint(damaged, reached)
     newest.write_bytes(newest.read_bytes()[:-1])
-    finish(undisturbed)
-    second, after_damage = start(killed), start(damaged)
-    output, output_after_damage = finish(second), finish(after_damage)
+    finish(uninterrupted)
+    outputs = []
+    for folder in (killed, damaged):
+        assert run_command(words(folder)) == 0
+        outputs.append(" ".join(capsys.readouterr().err.split()))  # a terminal of 80 columns breaks lines anywhere
+    output, output_after_damage = outputs
 
     assert f"continuing after iteration {reached}" in output
     assert_same_outcome(killed, uninterrupted)
@@ -143,12 +143,10 @@ def test_a_killed_run_continues_to_the_same_bits_even_from_an_earlier_checkpoint
 def test_replicas_with_a_state_of_adam_continue_next_to_diverging_replicas(tmp_path: Path) -> None:
     killed, uninterrupted, alone = (tmp_path / name for name in ("killed", "uninterrupted", "alone"))
     with_huge_step = (*ADAM, "1e30")
-    first, undisturbed = start(killed, *with_huge_step), start(uninterrupted, *with_huge_step)
-    kill_between_checkpoints(first, killed)
-    finish(undisturbed)
-    second, without_huge_step = start(killed, *with_huge_step), start(alone, *ADAM)
-    finish(second)
-    finish(without_huge_step)
+    kill_between_checkpoints(killed, str(COMMAND), *words(killed, *with_huge_step))
+    finish(uninterrupted, *with_huge_step)
+    finish(killed, *with_huge_step)
+    finish(alone, *ADAM)
 
     assert_same_outcome(killed, uninterrupted)
     replicas = result(killed)["replicas"]
@@ -166,10 +164,10 @@ def test_replicas_with_a_state_of_adam_continue_next_to_diverging_replicas(tmp_p
 
 def test_a_killed_run_on_images_continues_to_the_same_bits(tmp_path: Path) -> None:
     killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
-    first, undisturbed = start_on_images(killed), start_on_images(uninterrupted)
-    kill_between_checkpoints(first, killed)
-    finish(undisturbed)
-    finish(start_on_images(killed))
+    code = "import sys, pathlib, test_resume; test_resume.run_on_images(pathlib.Path(sys.argv[1]))"
+    kill_between_checkpoints(killed, sys.executable, "-c", code, str(killed))
+    run_on_images(uninterrupted)
+    run_on_images(killed)
 
     assert_same_outcome(killed, uninterrupted)
     example = "example.safetensors"

@@ -16,6 +16,7 @@ from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.experiment import run
 from eigen_reptile.training.saved_result import read_result
 from patterns import SMALL
+from siege.mutate import signed
 
 CURVES = Experiment(
     meta=MetaConfig(steps=2, lr=(0.5, 1.0)),
@@ -81,13 +82,12 @@ CONTRADICTIONS: dict[str, tuple[str, Change, str]] = {
 
 
 def copied(source: Path, target: Path, change: Change) -> Path:
-    """A copy of a run with a changed result, whose checksum was removed; returns the file."""
+    """A copy of a run with a changed result, whose checksum fits; returns the file."""
     shutil.copytree(source, target)
     file = target / "result.json"
     value = json.loads(file.read_text())
-    del value["checksum"]
     change(value)
-    file.write_text(json.dumps(value))
+    file.write_bytes(signed(json.dumps(value).encode()))
     return file
 
 
@@ -103,9 +103,17 @@ def test_a_contradiction_is_refused_in_one_line(finished: dict[str, Path], tmp_p
 
 
 @pytest.mark.parametrize("name", ["curves", "images"])
-def test_a_result_without_a_checksum_is_read(finished: dict[str, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("changes", [{}, {"seconds": 1.0}, {"format": 2}])
+def test_a_result_of_this_version_needs_its_checksum(
+    finished: dict[str, Path], tmp_path: Path, name: str, changes: dict[str, Any]
+) -> None:
     file = copied(finished[name], tmp_path / "run", lambda value: None)
     assert read_result(file) == read_result(finished[name] / "result.json")
+    value = json.loads(file.read_text()) | changes
+    del value["checksum"]
+    file.write_text(json.dumps(value))
+    with pytest.raises(RunError, match=r"result\.json (is damaged: its checksum is missing|cannot be understood)"):
+        read_result(file)
 
 
 def test_a_changed_result_is_refused_by_its_checksum(finished: dict[str, Path], tmp_path: Path) -> None:

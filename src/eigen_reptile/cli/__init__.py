@@ -48,9 +48,18 @@ COMMANDS = {
         "evaluate a finished run again, with other settings: eval RUN [DATASET] --out FOLDER",
     ),
     "run": Command("experiments", "run_command", "run all cells of a recipe: run RECIPE"),
+    "adapt": Command(
+        "adapting", "adapt_command", "learn to classify your own pictures from a few of each: adapt FOLDER --out MODEL"
+    ),
+    "predict": Command("adapting", "predict_command", "classify pictures: predict MODEL PICTURES"),
+    "info": Command("adapting", "info_command", "show what a model has learnt from, and how good it is: info MODEL"),
+    "export": Command("adapting", "export_command", "write a model as one ONNX file: export MODEL --onnx FILE"),
     "report": Command("inspect", "report_command", "write tables, figures and an HTML page from result files"),
     "compare": Command("inspect", "compare_command", "compare two runs on the same test tasks: compare RUN RUN"),
     "check": Command("checking", "check_command", "look for damage in runs and caches: check FOLDER"),
+    "audit": Command(
+        "auditing", "audit_command", "find wrong labels in a folder of images, and correct them: audit FOLDER"
+    ),
     "data": Command("inspect", "data_command", "show the effect of label noise on a data set: data noise DATASET"),
     "list": Command(
         "listing", "list_command", "show all methods, data sets, models and recipes, or one of them: list [NAME]"

@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from itertools import dropwhile, takewhile
 from typing import Any, TypeVar, final
 
+from eigen_reptile.cli.settings import OPTIONS, allowed_numbers
+
 T = TypeVar("T")
+
+LONGEST_VALUE = 60
+"""Characters of a value in a message."""
 
 
 @final
@@ -44,7 +49,8 @@ def parse(kind: type[T], args: Sequence[str], command: str, default: T | None = 
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise UsageError(f"{_one_line(complaint.getvalue())} (see {program} --help)") from None
+        problem = _plain_words(_one_line(complaint.getvalue()), command, args)
+        raise UsageError(f"{problem} (see {program} --help)") from None
     except (ValueError, AssertionError) as error:  # tyro reports only those of nested configs, and asserts the shell
         raise UsageError(f"{error} (see {program} --help)") from error
     if unknown and not unknown[0].startswith("-"):
@@ -73,6 +79,29 @@ def _one_line(complaint: str) -> str:
     below_title = dropwhile(_is_horizontal_rule, lines[1:] or lines)
     message = " ".join(part for part in takewhile(lambda line: not _is_horizontal_rule(line), below_title) if part)
     return re.sub(r"^Error parsing [\w.]+: ", "", message)  # the message of a config names its field
+
+
+def _plain_words(complaint: str, command: str, args: Sequence[str]) -> str:
+    """What tyro says about a value, as a sentence for people who do not know Python."""
+    if found := re.match(r"invalid choice (.*) for argument '(.*)'\. Expected one of \((.*?),?\)", complaint):
+        given, flag, choices = found.groups()
+        return f"{flag} must be one of {choices.replace(chr(39), '')}, not {given.strip(chr(39))}"
+    if found := re.match(r"Missing value for argument '(.*)'", complaint):
+        return f"{found[1]} needs a value"
+    if found := re.match(r"Error parsing (--[\w.-]+): ", complaint):
+        flag = found[1]
+        name = max((name for name in OPTIONS if f"{command} ".startswith(f"{name} ")), key=len)
+        allowed, given = allowed_numbers(name, flag), _given(flag, args)
+        return f"{flag} must be {allowed}, not {given}" if allowed else f"{flag} does not accept {given}"
+    return complaint
+
+
+def _given(flag: str, args: Sequence[str]) -> str:
+    """The values that follow a flag on the command line, shortened."""
+    after = list(dropwhile(lambda arg: arg.partition("=")[0].replace("_", "-") != flag, args))
+    first = [arg.partition("=")[2] for arg in after[:1] if "=" in arg]
+    values = " ".join([*first, *takewhile(lambda arg: not arg.startswith("--"), after[1:])])
+    return values if len(values) <= LONGEST_VALUE else f"{values[:LONGEST_VALUE]} ..."
 
 
 def _is_horizontal_rule(line: str) -> bool:

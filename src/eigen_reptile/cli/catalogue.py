@@ -26,7 +26,10 @@ REGISTRIES: dict[RegistryKind, tuple[str, str]] = {
 }
 """The module and the name of each dict."""
 
-THEORY = {"theory": "Numerical tests of the theorems in the paper's appendices."}
+STUDIES = {
+    "theory": "Numerical tests of the theorems in the paper's appendices.",
+    "practice": "Heads under wrong labels, and finding label errors beside cleanlab; not in the paper.",
+}
 """What `run` offers besides the recipes."""
 
 
@@ -126,7 +129,7 @@ def known_names(kind: RegistryKind) -> Mapping[str, Any]:
     """The names in a registry. If its module has been imported, entries added at run time count as well."""
     module, constant = REGISTRIES[kind]
     found: Mapping[str, Any] = getattr(sys.modules.get(module), constant, None) or _registry(kind)[0]
-    return {**found, **THEORY} if kind == "recipes" else found
+    return {**found, **STUDIES} if kind == "recipes" else found
 
 
 def parse_names(command: str, args: Sequence[str]) -> CommandNames:
@@ -143,7 +146,7 @@ def parse_names(command: str, args: Sequence[str]) -> CommandNames:
         "method": _entry_class("methods", given.get("method")),
         "data": _entry_class("datasets", given.get("data set")),
     }
-    return CommandNames("run theory" if given.get("recipe") in THEORY else command, words, types)
+    return CommandNames(f"run {recipe}" if (recipe := given.get("recipe")) in STUDIES else command, words, types)
 
 
 def _check_complete(command: str, words: Sequence[str]) -> None:
@@ -160,7 +163,7 @@ def _check_complete(command: str, words: Sequence[str]) -> None:
 
 def overview(kind: RegistryKind) -> list[str]:
     """One line for each entry of a registry."""
-    abouts = {entry.name: entry.about for entry in entries(kind).values()} | (THEORY if kind == "recipes" else {})
+    abouts = {entry.name: entry.about for entry in entries(kind).values()} | (STUDIES if kind == "recipes" else {})
     column = max(map(len, abouts), default=0) + 4
     return [one_line(name, LINK.sub("", about), column) for name, about in abouts.items()]
 

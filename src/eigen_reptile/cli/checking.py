@@ -14,8 +14,8 @@ from eigen_reptile.runtime.text import printable
 class Kind(NamedTuple):
     """A kind of folder that can be checked."""
 
-    marker: str
-    """The file in it by which it is recognised."""
+    markers: tuple[str, ...]
+    """The files in it by any of which it is recognised."""
     check: Callable[[Path], list[str]]
     """What is damaged in it, one line each. It imports what it needs, which for a run is torch."""
 
@@ -50,10 +50,17 @@ def _check_cache(folder: Path) -> list[str]:
     return check_cache(folder)
 
 
+def _check_features(folder: Path) -> list[str]:
+    from eigen_reptile.practice.backbones.feature_cache import check_features
+
+    return check_features(folder)
+
+
 KINDS = {
-    "run": Kind("config.json", _check_run),
-    "study": Kind("study.json", _check_study),
-    "cache": Kind(f"*-{'[0-9a-f]' * 16}/*.npy", _check_cache),
+    "run": Kind(("config.json", "result.json", "metrics.jsonl", "checkpoints/step-*.json"), _check_run),
+    "study": Kind(("study.json",), _check_study),
+    "cache": Kind((f"*-{'[0-9a-f]' * 16}/*.npy",), _check_cache),
+    "cache of features": Kind(("features.sqlite",), _check_features),
 }
 
 
@@ -85,8 +92,12 @@ def check_below(folder: Path) -> list[Checked]:
     return [
         Checked(place, name, kind.check(place))
         for name, kind in KINDS.items()
-        for place in sorted({file.parents[kind.marker.count("/")] for file in folder.rglob(kind.marker)})
+        for place in sorted(_found(folder, kind))
     ]
+
+
+def _found(folder: Path, kind: Kind) -> set[Path]:
+    return {file.parents[marker.count("/")] for marker in kind.markers for file in folder.rglob(marker)}
 
 
 def _counted(checked: Sequence[Checked]) -> str:
@@ -96,4 +107,5 @@ def _counted(checked: Sequence[Checked]) -> str:
 
 
 def _plural(kind: str) -> str:
-    return f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    noun, of, rest = kind.partition(" of ")
+    return (f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s") + of + rest

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from eigen_reptile.cli.options import Engine, Output, Work
+from eigen_reptile.cli.options import Engine, Work
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
+from eigen_reptile.cli.output_options import Output
+from eigen_reptile.cli.streams import prepare_streams
 from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.distributed import WorkerGroup, Workers, is_lead, is_restarted, is_worker
 from eigen_reptile.runtime.job_processes import run_in_processes
@@ -91,5 +93,6 @@ def _saved_result(job: ExperimentJob) -> Result:
 
 def _worker_main(jobs: Sequence[ExperimentJob], work: Work, output: Output) -> dict[str, Exception]:
     """The work of each worker process; returns the errors by the names of the jobs."""
+    prepare_streams()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // work.workers))
     return _in_this_process(jobs, work, output).failed

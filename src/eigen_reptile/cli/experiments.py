@@ -1,7 +1,7 @@
 """Commands that train and evaluate: `train`, `eval`, `run` and `quickstart`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from eigen_reptile.cli.arguments import (
     take_name,
     unknown_name_message,
 )
+from eigen_reptile.cli.catalogue import STUDIES
 from eigen_reptile.cli.evaluate_again import OF_TRAINING, check_only_evaluation_differs
 from eigen_reptile.cli.execute import execute
 from eigen_reptile.cli.options import (
@@ -20,7 +21,7 @@ from eigen_reptile.cli.options import (
     Protocol,
     QuickstartOptions,
     RunOptions,
-    TheoryOptions,
+    StudyOptions,
     TrainOptions,
     Work,
 )
@@ -29,8 +30,9 @@ from eigen_reptile.data import DATASETS
 from eigen_reptile.errors import ConfigError, DataError, RunError
 from eigen_reptile.methods import METHODS, Method
 from eigen_reptile.noise import NoiseConfig
-from eigen_reptile.recipes import RECIPES
-from eigen_reptile.recipes.theorems import STUDIES, run_study
+from eigen_reptile.recipes import RECIPES, Recipe
+from eigen_reptile.recipes.study import run_study
+from eigen_reptile.runtime.jobs import FAILURES, Outcome
 from eigen_reptile.runtime.progress import phase
 from eigen_reptile.runtime.text import printable
 from eigen_reptile.training.config import Experiment, MetaConfig
@@ -99,10 +101,10 @@ def eval_command(args: Sequence[str]) -> None:
 
 
 def run_command(args: Sequence[str]) -> None:
-    known = {**RECIPES, "theory": STUDIES}
+    known = {**RECIPES, **STUDIES}
     name, rest = take_name(args, known, "recipe", default="RECIPE" if asks_for_help(args) else None)
-    if name == "theory":
-        return _run_studies(rest)
+    if name in STUDIES:
+        return _run_studies(name, rest)
     about = f"{RunOptions.__doc__}\n\nRecipes: {', '.join(known)}."
     options = parse(RunOptions, rest, f"run {name}", RunOptions(out=Path("runs") / name), about)
     _check_work_options(options)
@@ -112,6 +114,7 @@ def run_command(args: Sequence[str]) -> None:
     cells = _cells(name, options)
     jobs = [_job(cell, experiment, options.out / cell, options.work) for cell, experiment in cells.items()]
     outcome = execute(jobs, options.work, options.output, options.jobs, options.engine)
+    _evaluate_further(RECIPES[name], cells, options, outcome)
     results, failed = outcome.results, outcome.failed
     if results:
         show_results(results, options.output, {"out": str(options.out)})
@@ -124,15 +127,39 @@ def run_command(args: Sequence[str]) -> None:
         raise kind(f"{len(failed)} of {len(cells)} cells failed. {reasons}")
 
 
-def _run_studies(args: Sequence[str]) -> None:
-    about = f"{TheoryOptions.__doc__}\n\nStudies: {', '.join(STUDIES)}."
-    options = parse(TheoryOptions, args, "run theory", TheoryOptions(), about)
+def _evaluate_further(
+    recipe: Recipe, cells: Mapping[str, Experiment], options: RunOptions, outcome: Outcome[Result]
+) -> None:
+    """Add the recipe's further evaluations of the cells that were trained, or why they failed."""
+    trained = [cell for cell, result in outcome.results.items() if result.choice and cells[cell].evaluation.test]
+    with logging_to_stderr(options.output), progress_bars(options.output) as progress:
+        for cell in trained:
+            for suffix, changed in recipe.evaluations(cells[cell]).items():
+                name = f"{cell}-{suffix}"
+                try:
+                    outcome.results[name] = evaluate_run(
+                        options.out / cell, changed, options.out / name, progress.start, options.work.device
+                    )
+                except FAILURES as error:
+                    outcome.failed[name] = error
+
+
+def _run_studies(name: str, args: Sequence[str]) -> None:
+    # Here, because other commands should not wait for scikit-learn.
+    from eigen_reptile.recipes.practice import PRACTICE
+    from eigen_reptile.recipes.theorems import THEORY
+
+    studies = {"theory": THEORY, "practice": PRACTICE}[name]
+    about = f"{StudyOptions.__doc__}\n\nStudies: {', '.join(studies)}."
+    options = parse(StudyOptions, args, f"run {name}", StudyOptions(out=Path("runs") / name), about)
     for study in options.only:
-        if study not in STUDIES:
-            raise UsageError(unknown_name_message("study", study, list(STUDIES)))
+        if study not in studies:
+            raise UsageError(unknown_name_message("study", study, list(studies)))
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         written = [
-            run_study(name, options.out / name, progress.start) for name in STUDIES if name in (options.only or STUDIES)
+            run_study(studies[study], options.out / study, progress.start)
+            for study in studies
+            if study in (options.only or studies)
         ]
     if options.output.json:
         print(json.dumps([str(path) for path in written]))

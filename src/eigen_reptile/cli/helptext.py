@@ -48,10 +48,21 @@ def help_text(command: str, args: Sequence[str]) -> str | None:
     settings = default_settings(command)
     usage = ["usage: eigen-reptile", command, WORDS.get(command), *_positional(settings), "[OPTIONS]"]
     about = ast.get_docstring(options_class(command).node) or ""
-    parts = [[" ".join(filter(None, usage))], [wrapped(about)], _allowed_names(command), *_option_groups(settings)]
+    parts = [
+        [" ".join(filter(None, usage))],
+        [_wrapped_docstring(about)],
+        _allowed_names(command),
+        *_option_groups(settings),
+    ]
     if command in WITH_NAMES:
         parts.append([wrapped(WITH_NAMES[command])])
     return _paragraphs(parts)
+
+
+def _wrapped_docstring(text: str) -> str:
+    """Each paragraph wrapped; an indented one is an example, and stays as it is."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(one if one.startswith("  ") else wrapped(one) for one in paragraphs)
 
 
 def _train_help(words: Sequence[str], topic: str | None) -> str:

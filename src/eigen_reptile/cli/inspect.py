@@ -77,7 +77,7 @@ def data_command(args: Sequence[str]) -> None:
     if options.out.is_dir() or not options.out.name:
         raise UsageError(f"--out must name a file for the figure, not the folder {options.out}")
     if options.noise.kind == "none":
-        raise UsageError("choose a kind of noise: --noise.kind symmetric, asymmetric, matrix or labels")
+        raise UsageError("choose a kind of noise: --noise.kind symmetric, asymmetric, matrix, labels or mixed")
     with logging_to_stderr(options.output), progress_bars(options.output) as progress:
         with phase(progress.start, "loading data"):
             banks = options.data.load(progress.start)

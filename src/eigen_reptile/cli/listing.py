@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterator, Sequence
 
 from eigen_reptile.cli.arguments import UsageError, unknown_name_message
-from eigen_reptile.cli.catalogue import REGISTRIES, THEORY, RegistryEntry, RegistryKind, entries, overview
+from eigen_reptile.cli.catalogue import REGISTRIES, STUDIES, RegistryEntry, RegistryKind, entries, overview
 from eigen_reptile.cli.layout import row, wrapped
 
-HINT = "For details: eigen-reptile list NAME, or of a whole kind: eigen-reptile list methods"
+HINT = "Details: eigen-reptile list NAME, or of a kind: eigen-reptile list methods"
 
 HEADINGS: dict[RegistryKind, str] = {
     "methods": "methods",
@@ -41,7 +41,7 @@ def list_command(args: Sequence[str]) -> None:
 
 def _chosen(names: Sequence[str]) -> dict[RegistryKind, list[RegistryEntry]]:
     """The entries that are named, or whose kind is; all if there are no names."""
-    listed = {kind: [*entries(kind).values(), *(_theory() if kind == "recipes" else [])] for kind in REGISTRIES}
+    listed = {kind: [*entries(kind).values(), *(_studies() if kind == "recipes" else [])] for kind in REGISTRIES}
     known = [*listed, *dict.fromkeys(entry.name for found in listed.values() for entry in found)]
     for name in names:
         if name not in known:
@@ -52,8 +52,8 @@ def _chosen(names: Sequence[str]) -> dict[RegistryKind, list[RegistryEntry]]:
     return {kind: found for kind, found in chosen.items() if found}
 
 
-def _theory() -> list[RegistryEntry]:
-    return [RegistryEntry(name, "", about, None) for name, about in THEORY.items()]
+def _studies() -> list[RegistryEntry]:
+    return [RegistryEntry(name, "", about, None) for name, about in STUDIES.items()]
 
 
 def _overview() -> list[str]:
@@ -64,7 +64,7 @@ def _overview() -> list[str]:
     column = max(map(len, families), default=0) + 4
     methods = [line for family, names in families.items() for line in row(family, ", ".join(names), column)]
     others = [line for kind in REGISTRIES if kind != "methods" for line in ("", HEADINGS[kind], *overview(kind))]
-    return [HEADINGS["methods"], *methods, *others, "", wrapped(HINT)]
+    return [HEADINGS["methods"], *methods, *others, wrapped(HINT)]
 
 
 def _family(entry: RegistryEntry) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, final
 
 import tyro
 
+from eigen_reptile.cli.output_options import Output
 from eigen_reptile.data import Dataset, Glyphs
 from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import Scale
@@ -16,18 +17,6 @@ from eigen_reptile.training.setup import Device
 
 Protocol = Literal["authors", "field"]
 Engine = Literal["here", "ray"]
-Switch = Annotated[bool, tyro.conf.FlagCreatePairsOff]
-
-
-@final
-@dataclass(frozen=True)
-class Output:
-    """What is printed."""
-
-    quiet: Switch = False
-    """Print only warnings and errors."""
-    json: Switch = False
-    """Print one JSON object instead of tables, and no progress bars."""
 
 
 @final
@@ -119,11 +108,14 @@ class EvalOptions:
 
 @final
 @dataclass(frozen=True)
-class TheoryOptions:
-    """Test the theorems of the paper's appendices numerically; finished studies are skipped."""
+class StudyOptions:
+    """Make studies: of the theorems in the paper's appendices, or of heads and label errors in practice.
 
-    out: Path = Path("runs/theory")
-    """Folder that will contain one folder per study."""
+    Finished studies are skipped.
+    """
+
+    out: Path = Path("runs")
+    """Folder that will contain one folder per study; default: runs/theory or runs/practice."""
     only: tuple[str, ...] = ()
     """Studies to run; default: all."""
     output: Annotated[Output, tyro.conf.arg(name="")] = Output()

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 
-from eigen_reptile.cli.options import Output
+from eigen_reptile.cli.output_options import Output
 from eigen_reptile.cli.progress_lines import VALIDATION, ProgressLines, progress_lines
 from eigen_reptile.noise import MeasuredNoise
 from eigen_reptile.report.paired import Comparison
@@ -145,7 +145,10 @@ def show_table(table: Table) -> None:
     """Print the whole table even if the terminal is narrower, because numbers must not be cut off."""
     wide = Console(width=1000, markup=False, emoji=False)  # a name may have brackets
     needed = wide.measure(table).maximum
-    Console(width=max(needed, Console().width), markup=False, emoji=False).print(table)
+    console = Console(width=max(needed, Console().width), markup=False, emoji=False)
+    with console.capture() as rendered:  # on a broken pipe, Rich itself would end the process
+        console.print(table)
+    print(rendered.get(), end="")
 
 
 def _result_table(measure: str, results: Mapping[str, Result]) -> Table:

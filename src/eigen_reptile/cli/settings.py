@@ -21,14 +21,20 @@ OPTIONS = {
     "train": "TrainOptions",
     "eval": "EvalOptions",
     "run": "RunOptions",
-    "run theory": "TheoryOptions",
+    "run theory": "StudyOptions",
+    "run practice": "StudyOptions",
+    "adapt": "AdaptOptions",
+    "predict": "PredictOptions",
+    "info": "InfoOptions",
+    "export": "ExportOptions",
     "report": "ReportOptions",
     "compare": "CompareOptions",
     "check": "CheckOptions",
+    "audit": "AuditOptions",
     "data": "NoiseOptions",
     "list": "ListOptions",
 }
-"""The class in cli/options.py that holds each command's options."""
+"""The class in cli/ that holds each command's options."""
 
 TYRO_FLAGS = frozenset({"--help", "--tyro-print-completion", "--tyro-write-completion"})
 
@@ -52,7 +58,7 @@ class Setting(NamedTuple):
 def options_class(command: str) -> Class:
     found = find_class(OPTIONS[command], "eigen_reptile.cli.options")
     if found is None:
-        raise LookupError(f"cli/options.py has no class {OPTIONS[command]}")
+        raise LookupError(f"there is no class {OPTIONS[command]}")
     return found
 
 
@@ -73,6 +79,20 @@ def default_settings(command: str, given: Mapping[str, ast.expr] | None = None) 
 def possible_settings(command: str) -> list[Setting]:
     """The options of a command for all names that can precede them; the defaults depend on these and are left out."""
     return list(_settings(options_class(command), (), partial(_possible_classes, {}), (), None))
+
+
+def allowed_numbers(command: str, flag: str) -> str:
+    """What an option accepts, if that is numbers: for example "a whole number or None"; empty if it is not."""
+    for setting in possible_settings(command):
+        if flag in setting.flags:
+            parts = list(expand_annotation(setting.field.annotation, setting.field.module))
+            words = {word for part in parts for word in _identifiers(part)}
+            kind = "whole number" if "int" in words else "number"
+            if words.isdisjoint(("int", "float")):
+                return ""
+            or_none = any(isinstance(part, ast.Constant) and part.value is None for part in parts)
+            return (f"one or more {kind}s" if "tuple" in words else f"a {kind}") + " or None" * or_none
+    return ""
 
 
 def _possible_classes(types: Mapping[str, Class | None], path: FieldPath, field: Field, config: Class) -> list[Class]:

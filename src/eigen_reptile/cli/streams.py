@@ -6,15 +6,36 @@ import os
 import select
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO, final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 IN_ASCII = "eigen_reptile.in_ascii"
 REPLACEMENTS = {"±": "+-", "…": "..."}
 """Characters that are printed as others where the encoding does not have them."""
 
 
+@final
+class LossyFile(io.FileIO):
+    """A file that loses what cannot be written to it: a message that nobody reads must not end the work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream.fileno(), "w", closefd=False)
+        self._stream = stream  # which would close the file if it were deleted
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError:  # the reader has gone, the terminal is closed, or the disk is full
+            return memoryview(data).nbytes
+
+
 def prepare_streams() -> None:
-    """Replace streams that the caller has closed, and let them replace characters that they cannot encode."""
+    """Replace streams that the caller has closed, and let them replace characters that they cannot encode.
+
+    What cannot be written to standard error is lost; that standard output cannot be written is an error.
+    """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # nor may the next file that is opened take its number
             mode = "r" if name == "stdin" else "w"
@@ -23,6 +44,9 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=IN_ASCII)
+    if isinstance(sys.stderr, io.TextIOWrapper) and isinstance(sys.stderr.buffer, io.BufferedWriter):
+        file = io.BufferedWriter(LossyFile(sys.stderr))
+        sys.stderr = io.TextIOWrapper(file, sys.stderr.encoding, IN_ASCII, line_buffering=True)
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

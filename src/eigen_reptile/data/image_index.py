@@ -64,28 +64,37 @@ def find_folder_or_zip(root: Path, name: str, depth: int) -> Source | None:
 
 
 def index_by_folder(sources: Mapping[str, Source], image_format: ImageFormat) -> dict[str, list[ImageReader]]:
-    """The images of each folder, by the path of the folder with the name of its source in front.
+    """The images of each folder, by the path of the folder with the name of its source in front."""
+    return {
+        f"{name}/{folder}".strip("/"): [
+            ImageReader(partial(read_image, source, f"{folder}/{file}".strip("/"), image_format), file)
+            for file in files
+        ]
+        for name, source in sources.items()
+        for folder, files in image_files(source).items()
+    }
+
+
+def image_files(source: Source) -> dict[str, list[str]]:
+    """The names of the images in each folder.
 
     Hidden files, and files whose suffix is not that of an image, are ignored. A folder whose name has the suffix of an
     image counts as a broken image.
     """
-    folders: dict[str, list[ImageReader]] = {}
+    folders: dict[str, list[str]] = {}
     ignored = 0
-    for name, source in sources.items():
-        for path in source.paths:
-            parts = path.rstrip("/").split("/")
-            if any(part.startswith(".") or part == "__MACOSX" for part in parts):
-                continue
-            if has_image_suffix(parts[-1]):
-                folder = "/".join([name, *parts[:-1]]).strip("/")
-                read = partial(read_image, source, "/".join(parts), image_format)
-                folders.setdefault(folder, []).append(ImageReader(read, parts[-1]))
-            elif path.endswith("/"):
-                folders.setdefault("/".join([name, *parts]).strip("/"), [])
-            else:
-                ignored += 1
+    for path in source.paths:
+        parts = path.rstrip("/").split("/")
+        if any(part.startswith(".") or part == "__MACOSX" for part in parts):
+            continue
+        if has_image_suffix(parts[-1]):
+            folders.setdefault("/".join(parts[:-1]), []).append(parts[-1])
+        elif path.endswith("/"):
+            folders.setdefault("/".join(parts), [])
+        else:
+            ignored += 1
     if ignored:
-        log.info("ignored %d files in %s that do not have the suffix of an image", ignored, common_parent(sources))
+        log.info("ignored %d files in %s that do not have the suffix of an image", ignored, source.location)
     return folders
 
 
@@ -113,7 +122,7 @@ def read_images(
             done += len(readers)
             report(done, {})
         packed[split] = _pack(pixels, readable, index.groups)
-    _report_broken(broken, done, skip_broken)
+    report_broken(broken, done, skip_broken)
     for split in SPLITS:
         for name in set(index.splits[split]).difference(packed[split].names):
             log.warning("skipped the class %s: none of its images can be read", name)
@@ -137,8 +146,8 @@ def _read_class(
     return readable
 
 
-def _report_broken(broken: Sequence[str], total: int, skip: bool) -> None:
-    """Log all broken images, and raise a DataError unless they are to be skipped."""
+def report_broken(broken: Sequence[str], total: int, skip: bool, setting: str = "data.skip_broken") -> None:
+    """Log all broken images, and raise a DataError unless they are to be skipped, which is the `setting`."""
     if skip or len(broken) > 1:
         for error in broken[:MAX_LISTED]:
             log.warning("skipped: %s" if skip else "%s", error)
@@ -149,7 +158,7 @@ def _report_broken(broken: Sequence[str], total: int, skip: bool) -> None:
     if broken and not skip:
         several = f"{len(broken)} of {total} images are broken, the first of them: " if len(broken) > 1 else ""
         raise DataError(
-            f"{several}{broken[0]}; repair or remove {'them' if several else 'it'}, or set `data.skip_broken` to skip "
+            f"{several}{broken[0]}; repair or remove {'them' if several else 'it'}, or set `{setting}` to skip "
             "broken images"
         )
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar, final
 
 import torch
@@ -31,15 +32,25 @@ def compile_function(
 
     The compiler counts how often it has compiled the same code object, and gives up after a few. But the same code with
     another method or network, as in the next cell of a recipe, is another function.
+
+    `fullgraph` is checked by the first call only: torch 2.13 counts the graphs of all threads together, and would now
+    and then find none for one of them (https://github.com/pytorch/pytorch/pull/185138). Later calls use the same graph.
     """
 
     def fresh(*args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
     fresh.__code__ = fresh.__code__.replace()
-    compiled: Callable[P, T] = torch.compile(
-        fresh, fullgraph=fullgraph, dynamic=dynamic, options=options, backend=backend
-    )
+    compile_fresh = partial(torch.compile, fresh, dynamic=dynamic, options=options, backend=backend)
+    current, checks = compile_fresh(fullgraph=fullgraph), fullgraph
+
+    def compiled(*args: P.args, **kwargs: P.kwargs) -> T:
+        nonlocal current, checks
+        result: T = current(*args, **kwargs)
+        if checks:
+            current, checks = compile_fresh(fullgraph=False), False
+        return result
+
     return compiled
 
 

@@ -15,16 +15,30 @@ from eigen_reptile.noise.banks import (
 )
 from eigen_reptile.noise.config import NoiseConfig, NoiseKind, NoiseLocation
 from eigen_reptile.noise.measure import MeasuredNoise, measure_noise
+from eigen_reptile.noise.support import (
+    LARGEST_RATE,
+    MIXED_RATES,
+    SupportNoise,
+    check_support_noise,
+    outside_task,
+    support_labels,
+    with_support_noise,
+    wrong_count,
+)
 from eigen_reptile.noise.transitions import class_transition_matrix, flip_labels, task_transition_matrix
 
 __all__ = [
+    "LARGEST_RATE",
+    "MIXED_RATES",
     "LabelFlipper",
     "MeasuredNoise",
     "NoiseConfig",
     "NoiseKind",
     "NoiseLocation",
     "NoisySource",
+    "SupportNoise",
     "add_noise",
+    "check_support_noise",
     "class_names",
     "class_transition_matrix",
     "flip_draws",
@@ -32,5 +46,9 @@ __all__ = [
     "given_labels",
     "measure_noise",
     "noisy_bank",
+    "outside_task",
+    "support_labels",
     "task_transition_matrix",
+    "with_support_noise",
+    "wrong_count",
 ]

@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from eigen_reptile.data import Banks, FiniteBank, ImageBank, Samples, TaskShape
+from eigen_reptile.data import Bank, Banks, FiniteBank, ImageBank, Samples, TaskShape
 from eigen_reptile.errors import DataError
 from eigen_reptile.noise.config import NoiseConfig
 from eigen_reptile.noise.label_files import read_given_labels
+from eigen_reptile.noise.support import MixedNoiseBank
 from eigen_reptile.noise.transitions import (
     class_transition_matrix,
     flip_labels,
@@ -130,10 +131,17 @@ def add_noise(banks: Banks, noise: NoiseConfig, evaluation: bool) -> NoisySource
     if noise.where == "draw":
         return NoisySource(banks, LabelFlipper(noise, images[0].names, known_classes))
     noisy = [
-        NoisyTaskBank(bank, LabelFlipper(noise, bank.names, known_classes), queries=split == 0)  # only in training
+        noisy_task_bank(bank, noise, known_classes, queries=split == 0)  # only in training
         for split, bank in enumerate(images[: 3 if evaluation else 1])
     ]
     return NoisySource(Banks(*noisy, *banks[len(noisy) :]))
+
+
+def noisy_task_bank(bank: ImageBank, noise: NoiseConfig, known_classes: set[str], queries: bool = False) -> Bank:
+    """A bank whose tasks have noisy support labels and, with `queries`, unless the noise is mixed, query labels too."""
+    if noise.kind == "mixed":
+        return MixedNoiseBank(bank)
+    return NoisyTaskBank(bank, LabelFlipper(noise, bank.names, known_classes), queries)
 
 
 def noisy_bank(bank: ImageBank, noise: NoiseConfig, known_classes: set[str]) -> ImageBank:

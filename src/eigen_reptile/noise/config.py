@@ -6,7 +6,7 @@ from typing import Literal, final
 
 from eigen_reptile.errors import ConfigError
 
-NoiseKind = Literal["none", "symmetric", "asymmetric", "matrix", "labels"]
+NoiseKind = Literal["none", "symmetric", "asymmetric", "matrix", "labels", "mixed"]
 NoiseLocation = Literal["bank", "task", "draw"]
 
 
@@ -17,7 +17,8 @@ class NoiseConfig:
 
     kind: NoiseKind = "none"
     """How labels become wrong. symmetric: flip to any other class; asymmetric: flip to the next class; matrix: flip by
-    a class-transition matrix from a file; labels: use the given labels from a file."""
+    a class-transition matrix from a file; labels: use the given labels from a file; mixed: in each training task, flip
+    0, 20 or 40 % of the support labels of each class to other classes of the task, and no labels of queries."""
     rate: float | None = None
     """Probability of a wrong label (p). For `matrix` and `labels`, the probability that the file is applied to a label
     at all; default: always."""
@@ -55,6 +56,11 @@ class NoiseConfig:
                 )
         if self.kind in ("matrix", "labels") and self.file is None:
             raise ConfigError(f"noise of the kind {self.kind} needs a file: set `noise.file`")
+        if self.kind == "mixed" and (self.rate is not None or self.file or self.where != "task"):
+            raise ConfigError(
+                "noise of the kind mixed draws its rates in each task: leave out `noise.rate`, `noise.file` and "
+                "`noise.where`"
+            )
         if self.kind == "labels" and self.where != "bank":
             raise ConfigError(f"noise of the kind labels needs `noise.where` to be bank, not {self.where}")
 

@@ -76,7 +76,7 @@ def _parse_weights(cells: list[str], count: int, location: str) -> list[float]:
 def read_given_labels(noise: NoiseConfig, bank: ImageBank, known_classes: set[str]) -> Int[np.ndarray, "N"]:
     """The given label of each image, as a class index of the bank; -1 for a class of another split."""
     file = find_noise_file(noise)
-    read_pairs = _read_pairs_from_npz if file.suffix == ".npz" else _read_pairs_from_csv
+    read_pairs = read_pairs_from_npz if file.suffix == ".npz" else _read_pairs_from_csv
     given_of: dict[str, list[str]] = {name: [] for name in bank.names}
     for number, pair in enumerate(read_pairs(file, noise.column), start=1):
         if unknown := [name for name in pair if name not in known_classes]:
@@ -108,7 +108,7 @@ def _read_pairs_from_csv(file: Path, column: str) -> list[tuple[str, str]]:
     return [(line[true], line[given]) for line in lines]
 
 
-def _read_pairs_from_npz(file: Path, column: str) -> list[tuple[str, str]]:
+def read_pairs_from_npz(file: Path, column: str) -> list[tuple[str, str]]:
     """The true and the given class of each image, from arrays of integers, which are the names of the classes."""
     source = ZipSource(file)
     found = []

@@ -7,7 +7,7 @@ from jaxtyping import Int
 
 from eigen_reptile.data import Bank, ImageBank, TaskShape
 from eigen_reptile.errors import DataError
-from eigen_reptile.noise.banks import LabelFlipper, given_labels
+from eigen_reptile.noise.banks import given_labels, noisy_task_bank
 from eigen_reptile.noise.config import NoiseConfig
 from eigen_reptile.runtime.rng import generator_at
 
@@ -35,14 +35,13 @@ def measure_noise(
     if noise.where == "bank":
         true, given = bank.labels, given_labels(bank, noise, known_classes)
         return _count_transitions(list(bank.names), true[given >= 0], given[given >= 0])
-    flipper = LabelFlipper(noise, bank.names, known_classes)
+    noisy = noisy_task_bank(bank, noise, known_classes)
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for number in range(-(-labels // (task.way * task.shots))):
         rng = generator_at(noise.seed, "noise", number)
-        samples = bank.draw_tasks(1, task, [rng])
-        y = flipper.noisy_labels(samples.y[0], samples.classes[0], rng.random(samples.y[0].shape))
+        samples = noisy.draw_tasks(1, task, [rng])
         indices = samples.classes[0, 0] % len(bank.names) if noise.kind == "matrix" else np.arange(task.way)
-        pairs.append((indices[samples.y[0, 0]], indices[y[0]]))
+        pairs.append((np.repeat(indices, task.shots), indices[samples.y[0, 0]]))
     positions = [f"class {position + 1} of a task" for position in range(task.way)]
     true, given = (np.concatenate(part) for part in zip(*pairs, strict=True))
     return _count_transitions(list(bank.names) if noise.kind == "matrix" else positions, true, given)

@@ -9,6 +9,7 @@ from eigen_reptile.recipes.noisy import NOISY
 from eigen_reptile.recipes.omniglot import OMNIGLOT
 from eigen_reptile.recipes.recipe import Published, Recipe, Scale
 from eigen_reptile.recipes.sine import SINE
+from eigen_reptile.recipes.support_noise import SUPPORT_NOISE, SUPPORT_NOISE_OMNIGLOT
 
 RECIPES: dict[str, Recipe] = {
     "sine": SINE,
@@ -20,6 +21,8 @@ RECIPES: dict[str, Recipe] = {
     "human-noise": HUMAN_NOISE,
     "all-methods": ALL_METHODS,
     "all-methods-omniglot": ALL_METHODS_OMNIGLOT,
+    "support-noise": SUPPORT_NOISE,
+    "support-noise-omniglot": SUPPORT_NOISE_OMNIGLOT,
 }
 
 __all__ = ["RECIPES", "Published", "Recipe", "Scale"]

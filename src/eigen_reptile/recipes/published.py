@@ -68,6 +68,13 @@ NOISY_MINI_IMAGENET: PublishedTable = {
 }
 """Table 3, mini-ImageNet with wrong labels in training; the paper gives no intervals."""
 
+TRANFS = {
+    "prototypical networks": {0.0: 68.3, 0.4: 51.4, 0.6: 38.3},
+    "TraNFS-3": {0.0: 68.5, 0.4: 56.7, 0.6: 42.6},
+}
+"""Accuracies by rate of symmetric noise in the support, of Liang et al. 2022, https://arxiv.org/abs/2204.05494:
+mini-ImageNet, 5-way 5-shot, Conv4, 10,000 tasks. They are not of the paper."""
+
 
 def for_cells(table: PublishedTable, rows: Mapping[str, str]) -> dict[tuple[str, int], Published]:
     """The numbers of a table by the cells of a recipe; `rows` has the row of the table for each cell."""

@@ -16,6 +16,11 @@ class Published(NamedTuple):
     """Half-width of its 95 % interval; None where the paper gives no interval."""
 
 
+def only_its_own(cell: Experiment) -> dict[str, Experiment]:
+    """No evaluation besides the cell's own."""
+    return {}
+
+
 class Recipe(NamedTuple):
     """The experiments behind one table or figure of the paper, and the accuracies that the paper reports there."""
 
@@ -26,3 +31,5 @@ class Recipe(NamedTuple):
     and `tune` the search for the learning rates of `small`, which does not evaluate test tasks."""
     published: Mapping[tuple[str, int], Published] = {}
     """The paper's accuracies by cell name and number of shots."""
+    evaluations: Callable[[Experiment], dict[str, Experiment]] = only_its_own
+    """Further evaluations of what a cell has learnt, by what is appended to the cell's name."""

@@ -30,11 +30,16 @@ def experiment_claims(groups: Sequence[Group]) -> list[Claim]:
     """Every claim that these results can confirm or contradict."""
     found: list[Claim] = []
     for group in (group for group in groups if group.is_of_paper):
-        tested = Group(group.name, tuple(cell for cell in group.cells if cell.tests or not cell.converged))
+        tested = Group(group.name, tuple(cell for cell in group.cells if _is_tested(cell)))
         if tested.cells:
             found += _regression_claims(tested) if group.measure == "squared error" else _image_claims(tested)
             found += noise_claims(tested)
     return found
+
+
+def _is_tested(cell: Cell) -> bool:
+    """Whether a cell has what the paper's claims are about: tests whose support has no noise of its own."""
+    return bool(cell.tests or not cell.converged) and cell.experiment.evaluation.support_noise == "none"
 
 
 def claims_table(groups: Sequence[Group], studies: Sequence[StudyResult]) -> Table | None:

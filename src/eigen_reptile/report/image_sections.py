@@ -11,6 +11,7 @@ from eigen_reptile.report import figures, noise, own_runs, tables
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.report.figures import ExampleTask
 from eigen_reptile.report.section import Section
+from eigen_reptile.report.support_noise import support_noise_sections
 from eigen_reptile.report.tables import format_range
 from eigen_reptile.training.experiment import EXAMPLES, read_examples
 
@@ -29,7 +30,14 @@ WARNING = (
 
 
 def image_sections(group: Group, drawings: Path) -> list[Section]:
-    """Accuracies on images (paper, sections 5.2 and 5.3)."""
+    """Accuracies on images (paper, sections 5.2 and 5.3), and those with wrong labels in the support."""
+    noisy = [cell for cell in group.cells if cell.experiment.evaluation.support_noise != "none"]
+    clean = Group(group.name, tuple(cell for cell in group.cells if cell not in noisy))
+    sections = _sections_of_clean_tests(clean, drawings) if clean.cells else []
+    return sections + (support_noise_sections(group, drawings) if noisy else [])
+
+
+def _sections_of_clean_tests(group: Group, drawings: Path) -> list[Section]:
     if not any(cell.tests for cell in group.cells):
         return [_untested_section(group)]
     sections = [_accuracy_section(group)]
@@ -119,7 +127,7 @@ def _noise_sections(group: Group, drawings: Path) -> list[Section]:
             for shots, column in shots_and_columns(group.cells):
                 if column == "transductive":
                     figure = drawings / f"{group.name}-{kind}-{shots}.png"
-                    figures.plot_accuracy_over_noise(lines, shots, column, figure)
+                    figures.plot_accuracy_over_noise(lines, "training", shots, column, figure)
                     title = f"{group.title}: {kind} noise, {shots}-shot"
                     text = f"Accuracy against the rate of {kind} noise in training{group.cited('table 3')}."
                     sections.append(Section(f"{group.name}-{kind}-{shots}", title, text, figure=figure))

@@ -11,7 +11,7 @@ from eigen_reptile.report.collect import Cell, Group
 from eigen_reptile.report.image_sections import image_sections
 from eigen_reptile.report.section import Section
 from eigen_reptile.report.tables import format_range
-from eigen_reptile.report.theory import StudyResult, study_table
+from eigen_reptile.report.theory import StudyResult, study_table, table_by_x
 
 CRITERIA = (
     "All comparisons are paired: every method had the same tasks and batches. On sine waves a claim holds if the 95 % "
@@ -36,11 +36,11 @@ def make_sections(groups: Sequence[Group], studies: Sequence[StudyResult], drawi
     for group in groups:
         make = _regression_sections if group.measure == "squared error" else image_sections
         sections += make(group, drawings)
-    for name, study, provenance in studies:
-        figure = drawings / f"theory-{name}.png"
+    for result in studies:
+        study, figure = result.study, drawings / f"{result.key}.png"
         figures.plot_study(study.panels, figure)
-        text = f"{study.about} ({provenance})"
-        sections.append(Section(f"theory-{name}", study.title, text, study_table(study), figure))
+        table = study_table(study) if study.findings else table_by_x(study)
+        sections.append(Section(result.key, study.title, f"{study.about} ({result.provenance})", table, figure))
     of_paper = [group for group in groups if group.is_of_paper]
     if of_paper or studies:
         sections.append(_claims_section(of_paper, studies))

@@ -37,6 +37,16 @@ def _markdown_line(cells: Sequence[str]) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text on one line whose parts are not taken for HTML or links, unless it is code."""
+    """Text on one line that Markdown shows as it is, unless it is code."""
     line = printable(" ".join(text.split("\n")))
-    return line if re.fullmatch("`[^`]+`", line) else re.sub(r"<(?=[a-zA-Z/!?])|\](?=\()", r"\\\g<0>", line)
+    return line if re.fullmatch("`[^`]+`", line) else _MARKUP.sub(r"\\\g<0>", line)
+
+
+_MARKUP = re.compile(
+    r"[*`$~\[]"
+    r"|(?<![^\W_])_|_(?![^\W_])"  # not between letters, where it means nothing
+    r"|<(?=[a-zA-Z/!?])"  # of HTML
+    r"|&(?=#?\w+;)"  # of an entity
+    r"|\\(?=[^\w\s])"  # which would escape the next character
+)
+"""What Markdown does not show as it is."""

@@ -1,11 +1,11 @@
-"""The report on the studies of the theory."""
+"""The report on studies: of the theory, and of practice."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from eigen_reptile.errors import RunError
-from eigen_reptile.recipes.theorems import FILE, STUDY_FORMAT, Finding, Study
+from eigen_reptile.recipes.study import FILE, STUDY_FORMAT, Finding, Study
 from eigen_reptile.report.table import Table
 from eigen_reptile.report.verdicts import HOLDS, REVERSED, Claim, verdict_on_difference
 from eigen_reptile.runtime.environment import Environment
@@ -20,6 +20,11 @@ class StudyResult(NamedTuple):
     study: Study
     provenance: str
     """Command, version and duration."""
+
+    @property
+    def key(self) -> str:
+        """The name of its section and figure. Only studies of the theory test claims of the paper."""
+        return f"{'theory' if self.study.findings else 'practice'}-{self.name}"
 
 
 class Origin(NamedTuple):
@@ -57,6 +62,17 @@ def study_table(study: Study) -> Table:
         for x, y, half in zip(line.x, line.y, line.ci95, strict=True)
     ]
     return Table.of(["panel", "line", "at", "value"], rows)
+
+
+def table_by_x(study: Study) -> Table:
+    """One row for each line, one column for each position on the x axis, which all panels share."""
+    positions = sorted({x for panel in study.panels for line in panel.lines for x in line.x})
+    rows = []
+    for panel in study.panels:
+        for line in panel.lines:
+            points = {x: f"{y:.3g} ± {half:.2g}" for x, y, half in zip(line.x, line.y, line.ci95, strict=True)}
+            rows.append([panel.title, line.name, *(points.get(x, "") for x in positions)])
+    return Table.of(["", "", *(f"{study.panels[0].x} {x:g}" for x in positions)], rows)
 
 
 def theory_claims(studies: Sequence[StudyResult]) -> list[Claim]:

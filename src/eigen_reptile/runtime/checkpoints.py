@@ -8,7 +8,8 @@ import hashlib
 import logging
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, final
@@ -24,6 +25,8 @@ from eigen_reptile.runtime.strict_json import strict_converter, structured
 log = logging.getLogger(__name__)
 
 KEPT_CHECKPOINTS = 2
+EARLY = {"step", "sha256"}
+"""The entries of descriptions without a checksum."""
 
 
 class Clock(NamedTuple):
@@ -46,7 +49,7 @@ class Checkpoint(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Description:
-    """What the .json file of a checkpoint holds. Files of early versions have the first two entries only."""
+    """What the .json file of a checkpoint holds. Early versions wrote the first two entries only."""
 
     step: int
     sha256: str
@@ -114,7 +117,7 @@ class Checkpoints:
         try:
             if not isinstance(value, dict):
                 raise ValueError("it is not an object")
-            found: Description = structured(_CONVERTER, without_checksum(value), Description)
+            found: Description = structured(_CONVERTER, without_checksum(value, value.keys() == EARLY), Description)
         except ValueError as error:
             raise RunError(f"{file.name}: {error}") from error
         if found.step != step:
@@ -166,6 +169,17 @@ class Checkpoints:
 
     def _stem(self, step: int) -> Path:
         return self._folder / f"step-{step:09d}"
+
+
+@contextmanager
+def progress_is_saved() -> Iterator[None]:
+    """What goes wrong here ends a run that can be continued, and the RunError says so."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(
+            f"{error}. Progress up to the last checkpoint is saved: fix the problem and repeat the command"
+        ) from error
 
 
 _CONVERTER = strict_converter()

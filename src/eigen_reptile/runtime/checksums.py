@@ -18,9 +18,11 @@ def with_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**value, NAME: digest(value)}
 
 
-def without_checksum(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without its checksum; ValueError if that is wrong. Early versions stored none."""
+def without_checksum(value: Mapping[str, Any], is_early: bool) -> dict[str, Any]:
+    """The object without its checksum; ValueError if that is wrong, or missing and not of an early version."""
     rest = {name: part for name, part in value.items() if name != NAME}
+    if NAME not in value and not is_early:
+        raise ValueError("its checksum is missing: it was changed after it was written")
     if NAME in value and value[NAME] != digest(rest):
         raise ValueError("its checksum is wrong: it was changed after it was written")
     return rest

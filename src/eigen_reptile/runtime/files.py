@@ -116,6 +116,9 @@ def differences(first: Any, second: Any, origins: tuple[str, str], name: str = "
         return lines
     if first == second:
         return []
+    for here, there, origin in ((first, second, origins[0]), (second, first, origins[1])):
+        if isinstance(here, dict) and there is None:
+            return [f"{name} is only in {origin}"]
     shown = [
         text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
         for text in map(json.dumps, (first, second))

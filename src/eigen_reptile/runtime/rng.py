@@ -10,7 +10,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
-Purpose = Literal["init", "tasks", "batches", "validation", "test", "snapshot", "noise", "epochs"]
+Purpose = Literal["init", "tasks", "batches", "validation", "test", "snapshot", "noise", "epochs", "support"]
 """The position in this list is part of the address, so append new purposes at the end."""
 _NUMBER: dict[str, int] = {purpose: number for number, purpose in enumerate(get_args(Purpose))}
 

@@ -32,6 +32,9 @@ from eigen_reptile.runtime.folder_lock import FolderLock
 from eigen_reptile.runtime.metrics import Metrics
 from eigen_reptile.runtime.score_files import ScoreFile
 
+RESULT_FORMAT = 3
+"""Of results; those of earlier formats have no checksum."""
+
 
 class RunLog(ABC):
     """Where a run stores its checkpoints, metrics and results."""
@@ -255,7 +258,7 @@ def read_result_file(file: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RunError(f"{file} is not a result: it is not a JSON object")
     try:
-        return without_checksum(value)
+        return without_checksum(value, is_early=value.get("format") != RESULT_FORMAT)
     except ValueError as error:
         raise RunError(f"{file} is damaged: {error}") from error
 

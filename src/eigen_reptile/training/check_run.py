@@ -46,7 +46,10 @@ def _check_history(folder: Path) -> list[str]:
 
 
 def _check_examples(folder: Path) -> list[str]:
-    return _readable(lambda file: read_examples(file.parent), folder / EXAMPLES)
+    result = folder / RESULT
+    if read_examples(folder) is None and result.exists() and read_result(result).example is not None:
+        return [f"{folder / EXAMPLES} is missing: the report cannot show its example task"]
+    return []
 
 
 def _readable(read: Callable[[Path], Any], file: Path) -> list[str]:

@@ -12,7 +12,7 @@ from eigen_reptile.errors import ConfigError
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods import EigenReptile, Method
 from eigen_reptile.nn import Conv4, Mlp, Model
-from eigen_reptile.noise import NoiseConfig
+from eigen_reptile.noise import MIXED_RATES, NoiseConfig, check_support_noise, wrong_count
 from eigen_reptile.tasks import TaskConfig
 from eigen_reptile.training.evaluate import EvalConfig
 
@@ -106,9 +106,26 @@ class Experiment:
         check_sizes(self)
         if self.evaluation.noisy and self.noise.kind == "none":
             raise ConfigError("`evaluation.noisy` needs label noise: set `noise.kind` to symmetric, or another kind")
+        self._check_support_noise()
         if self.data.is_classification and self.task.way < 2:
             raise ConfigError(f"`task.way` must be at least 2 for classification, not {self.task.way}")
         self._check_method()
+
+    def _check_support_noise(self) -> None:
+        """Whether tasks of this size can have the wrong labels in their support that are asked for."""
+        config, mixed = self.evaluation, self.noise.kind == "mixed"
+        if config.support_noise != "none":
+            if not self.data.is_classification:
+                raise ConfigError("`evaluation.support_noise` needs classes: use a data set of images")
+            for shots in config.shots:
+                check_support_noise(
+                    config.support_noise, config.support_rate, self.tested_way, shots, "evaluation.support_rate"
+                )
+        if mixed and (config.noisy or self.task.epochs):
+            setting = "evaluation.noisy" if config.noisy else "task.epochs"
+            raise ConfigError(f"noise of the kind mixed is drawn for each training task: set `{setting}` to False")
+        if mixed and self.data.is_classification and wrong_count(min(filter(None, MIXED_RATES)), self.task.shots) < 1:
+            raise ConfigError(f"noise of the kind mixed needs more shots: `task.shots` is {self.task.shots}, use 5")
 
     def _check_method(self) -> None:
         """Whether the method can be used with these data, tasks and loops."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
-from typing import Literal, NamedTuple, final, get_args
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -18,13 +18,12 @@ from eigen_reptile.errors import ConfigError
 from eigen_reptile.inner import InnerConfig, InnerState
 from eigen_reptile.methods import Adaptation, Method
 from eigen_reptile.nn import Network
+from eigen_reptile.noise import LARGEST_RATE, SupportNoise, with_support_noise
 from eigen_reptile.runtime.progress import ReportProgress
 from eigen_reptile.runtime.rng import Purpose, generator_at
 from eigen_reptile.runtime.threads import map_in_threads
 from eigen_reptile.tasks import Batches, Tasks, draw_batches
-
-Mode = Literal["inductive", "transductive"]
-MODES: tuple[Mode, ...] = get_args(Mode)
+from eigen_reptile.training.query_batches import MODES, PREDICT, Mode
 
 BYTES_AT_ONCE = 2**28
 """Bound on the memory of batched evaluation."""
@@ -57,7 +56,14 @@ class EvalConfig:
     test: bool = True
     """Whether test tasks are evaluated at the end; switch it off while hyper-parameters are being chosen."""
     noisy: bool = False
-    """Whether the support of validation and test tasks has wrong labels too; their queries are always clean."""
+    """Whether the support of validation and test tasks has the wrong labels of training too (`noise`). Their queries
+    are always clean."""
+    support_noise: SupportNoise = "none"
+    """Wrong labels in the support of validation and test tasks, the same number for each class. symmetric: spread over
+    the other classes of the task; paired: all from one other class; outlier: images of classes outside of the task.
+    Queries are always clean, and every method gets the same wrong labels."""
+    support_rate: float = 0.0
+    """Fraction of wrong labels among the shots of each class, from 0 to 0.6, rounded to whole labels."""
     seed: int = 0
     """Seed of the lists of tasks."""
     snapshot_steps: tuple[int, ...] = (1, 10_000, 15_000, 20_000, 30_000)
@@ -75,6 +81,17 @@ class EvalConfig:
         steps = self.inner_steps
         if not steps or steps[0] < 0 or any(a >= b for a, b in pairwise(steps)):
             raise ConfigError(f"`evaluation.inner_steps` must hold increasing numbers from 0 on, not {steps}")
+        if not 0 <= self.support_rate <= LARGEST_RATE:
+            raise ConfigError(f"`evaluation.support_rate` must be from 0 to {LARGEST_RATE}, not {self.support_rate}")
+        if self.support_noise == "none" and self.support_rate:
+            raise ConfigError(
+                "`evaluation.support_rate` has no effect without a kind of noise: set `evaluation.support_noise` to "
+                "symmetric, paired or outlier"
+            )
+        if self.support_noise != "none" and self.noisy:
+            raise ConfigError(
+                "`evaluation.noisy` and `evaluation.support_noise` both put wrong labels into the support: use one"
+            )
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"`evaluation.seed` must be a whole number from 0 to 2**63 - 1, not {self.seed}")
         if any(step < 0 for step in self.snapshot_steps):
@@ -188,7 +205,7 @@ def evaluate_pieces(
         tasks, batches = draw_tasks(bank, initialisation, config, purpose, task, numbers)
         if modes:
             theta = next(adapt_in_stages(network, initialisation, tasks, batches, config.inner_steps[-1:]))
-            predictions = [_PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
+            predictions = [PREDICT[mode](network, initialisation.method, theta, tasks) for mode in modes]
             values = torch.stack([_accuracy(logits, tasks.query_y) for logits in predictions], dim=2)
         else:
             curves = predict_curves(network, initialisation, tasks, batches, config)
@@ -228,6 +245,8 @@ def draw_tasks(
     theta = initialisation.theta
     rngs = [generator_at(config.seed, purpose, number) for number in numbers]
     tasks = sample_tasks(bank, task, 1, rngs, theta.device, theta.dtype)
+    noise_rngs = [generator_at(config.seed, "support", number) for number in numbers]
+    tasks = with_support_noise(tasks, bank, task, config.support_noise, config.support_rate, noise_rngs)
     size = None if config.batch is None else min(config.batch, tasks.x.shape[2])
     batches = draw_batches(tasks, config.inner_steps[-1], size, rngs)
     replicas = [
@@ -259,23 +278,3 @@ def predict_curves(
     return torch.stack(
         [initialisation.method.predict(network, theta, tasks, tasks.query_x) for theta in adapted], dim=2
     )
-
-
-def predict_transductively(
-    network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
-) -> Float[Tensor, "S T q way"]:
-    """All queries of a task in one batch, whose statistics batch-norm then uses."""
-    return method.predict(network, theta, tasks, tasks.query_x)
-
-
-def _predict_inductively(
-    network: Network, method: Method, theta: Float[Tensor, "S T D"], tasks: Tasks
-) -> Float[Tensor, "S T q way"]:
-    """Each query in a batch with the support only, so that no query influences another."""
-    queries = tasks.query_x.unsqueeze(3).unbind(2)
-    support_added = method.requirements.support_in_batch
-    batches = queries if support_added else (torch.cat([tasks.x, one], dim=2) for one in queries)
-    return torch.stack([method.predict(network, theta, tasks, batch)[:, :, -1] for batch in batches], dim=2)
-
-
-_PREDICT = {"inductive": _predict_inductively, "transductive": predict_transductively}

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.runtime.checkpoints import progress_is_saved
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.environment import current_environment
 from eigen_reptile.runtime.files import read_tensors
@@ -61,19 +62,15 @@ def run(
             return Result.from_json(found)
         setup = setup or set_up(exp, start_progress, device, workers)
         environment = current_environment(setup.device, workers.count)
-        try:
-            log.save_environment(asdict(environment))
-            state = train(setup, log, checkpoint_every, report, start_progress)
-            environment = replace(environment, compiled=setup.compiled)
-            earlier, started = log.seconds(state.step), time.monotonic()
-            metrics = read_metrics(log, len(exp.replicas))
+        log.save_environment(asdict(environment))
+        state = train(setup, log, checkpoint_every, report, start_progress)
+        environment = replace(environment, compiled=setup.compiled)
+        earlier, started = log.seconds(state.step), time.monotonic()
+        metrics = read_metrics(log, len(exp.replicas))
+        with progress_is_saved():
             result = conclude(setup, state, log, metrics, environment, start_progress)
             result = replace(result, seconds=round(earlier + time.monotonic() - started, 1))
             result = _save_result(log, setup, state, result)
-        except RunError as error:
-            raise RunError(
-                f"{error}. Progress up to the last checkpoint is saved: fix the problem and repeat the command"
-            ) from error
         return Result.from_json(_broadcast_json(result.to_json(), workers, place))
 
 
@@ -85,6 +82,8 @@ def evaluate_run(
 
     `exp` is that run's experiment with another evaluation, or other data. Only its training must be finished.
     """
+    if folder.resolve() == trained.resolve():
+        raise ConfigError(f"{folder} is the folder of the run itself: choose another folder for its evaluation")
     exp, source, before = with_absolute_paths(exp), RunFolder(trained), trained_experiment(trained)
     checkpoint = last_checkpoint(trained)
     configure_process()
@@ -156,10 +155,10 @@ class ExperimentJob(NamedTuple):
         return run(self.experiment, self.folder, start_progress, self.checkpoint_every, self.device, workers)
 
     def save(self, result: Result) -> None:
-        """Store a result that was computed elsewhere, unless there is one already."""
+        """Store a result that was computed elsewhere, where its example task is, unless there is one already."""
         with run_folder(self.folder, self.experiment) as log:
             if log.result() is None:
-                log.save_result(result.to_json())
+                log.save_result(replace(result, example=None).to_json())
 
 
 @contextmanager

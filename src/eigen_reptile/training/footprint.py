@@ -7,7 +7,7 @@ from eigen_reptile.data import TaskShape
 from eigen_reptile.methods.trajectory.trajectory_method import TrajectoryMethod
 from eigen_reptile.runtime.memory import check_memory
 from eigen_reptile.training.config import Experiment
-from eigen_reptile.training.evaluate import MODES
+from eigen_reptile.training.query_batches import MODES
 
 INDEX = 8
 """Bytes of an index, a label or a score."""

@@ -21,16 +21,15 @@ from eigen_reptile.runtime.progress import ReportProgress
 from eigen_reptile.runtime.rng import Purpose
 from eigen_reptile.runtime.run_folder import RunLog
 from eigen_reptile.training.evaluate import (
-    MODES,
     EvalConfig,
     Initialisation,
-    Mode,
     Scores,
     draw_tasks,
     evaluate_pieces,
     measures,
     tasks_at_once,
 )
+from eigen_reptile.training.query_batches import MODES, Mode
 from eigen_reptile.training.setup import Setup
 
 

@@ -9,14 +9,8 @@ from jaxtyping import Float, Int
 from eigen_reptile.data import Bank, TaskShape
 from eigen_reptile.nn import Network
 from eigen_reptile.tasks import Tasks
-from eigen_reptile.training.evaluate import (
-    EvalConfig,
-    Initialisation,
-    adapt_in_stages,
-    draw_tasks,
-    predict_curves,
-    predict_transductively,
-)
+from eigen_reptile.training.evaluate import EvalConfig, Initialisation, adapt_in_stages, draw_tasks, predict_curves
+from eigen_reptile.training.query_batches import predict_transductively
 
 NO_CLASS = -1
 """Stands for the predicted class where the logits are not finite."""

@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from eigen_reptile.errors import RunError
 from eigen_reptile.methods import MetaBatch, MetaUpdate
 from eigen_reptile.methods.wrappers.sample_selection import selection_scores
-from eigen_reptile.runtime.checkpoints import Clock
+from eigen_reptile.runtime.checkpoints import Clock, progress_is_saved
 from eigen_reptile.runtime.interruption import interrupted_at, uninterrupted
 from eigen_reptile.runtime.process import configure_process
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress, no_progress, phase
@@ -36,6 +37,17 @@ CHECKPOINT_SECONDS = 120
 """Time between checkpoints: no more than this is lost on a crash, however slow the iterations are."""
 
 
+class Iterated(NamedTuple):
+    """The state after a complete iteration, or before the first."""
+
+    state: TrainState
+    seconds: float
+    """Training time so far, without validation."""
+    metrics: Mapping[str, float]
+    """What there is to report about the iteration."""
+    is_last: bool
+
+
 @torch.no_grad()
 def train(
     setup: Setup, run: RunLog, checkpoint_every: int, report: ReportProgress, start_progress: StartProgress
@@ -46,16 +58,46 @@ def train(
     interrupted.
     """
     configure_process()
-    entered, exp = time.monotonic(), setup.exp
-    meta_update = update_function(setup)
-    state = TrainState.fresh(setup)
-    clock = Clock()
+    entered = time.monotonic()
+    state, clock = _newest_state(setup, run)
+    state = _start_log(setup, run, state, clock.training, report, start_progress)
+    complete = Iterated(state, clock.training, {}, finished(setup.exp, state))
+    first, saved = state.step, time.monotonic()
+    iterations = _iterations(setup, run, complete)
+    try:
+        with progress_is_saved():
+            for complete in iterations:
+                step = complete.state.step
+                if step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or complete.is_last:
+                    _save(run, complete, clock.total + _seconds_since(entered))
+                    saved = time.monotonic()
+                report(step, complete.metrics)
+    except KeyboardInterrupt as interruption:
+        with uninterrupted():
+            step = complete.state.step
+            run.start_metrics(step)  # drops what was logged of the interrupted iteration
+            if step > first:
+                _save(run, complete, clock.total + _seconds_since(entered))
+        raise interrupted_at(f"after iteration {step}", interruption) from interruption
+    _log_why_stopped(setup.exp, complete.state)
+    return complete.state
+
+
+def _newest_state(setup: Setup, run: RunLog) -> tuple[TrainState, Clock]:
+    """The state and the clock of the newest checkpoint, or of a new run."""
+    state, clock = TrainState.fresh(setup), Clock()
     if (checkpoint := run.load_checkpoint()) is not None:
         state, clock = state.restored(checkpoint.step, checkpoint.tensors), checkpoint.clock
-        if state.step > exp.meta.steps:
-            raise RunError(f"the checkpoint of step {state.step} is not of this run, which has {exp.meta.steps} steps")
-    state = state.broadcast(setup.workers)
-    seconds = clock.training
+        steps = setup.exp.meta.steps
+        if state.step > steps:
+            raise RunError(f"the checkpoint of step {state.step} is not of this run, which has {steps} steps")
+    return state.broadcast(setup.workers), clock
+
+
+def _start_log(
+    setup: Setup, run: RunLog, state: TrainState, seconds: float, report: ReportProgress, start_progress: StartProgress
+) -> TrainState:
+    """Begin or continue the metrics; a new run is validated before its first iteration."""
     if state.step == 0:
         run.start_metrics(-1)
         with phase(start_progress, "validation before the first iteration"):
@@ -63,50 +105,45 @@ def train(
     else:
         run.start_metrics(state.step)
         report(state.step, {})
-        if not finished(exp, state):
+        if not finished(setup.exp, state):
             log.info("continuing after iteration %d", state.step)
+    return state
 
+
+def _iterations(setup: Setup, run: RunLog, latest: Iterated) -> Iterator[Iterated]:
+    """Iterate to the end, validating and logging where it is due."""
+    exp, meta_update = setup.exp, update_function(setup)
+    state, seconds, _, is_last = latest
     data = TrainingData(setup).after(state.step)
     started, first = time.monotonic(), state.step
-    saved, complete = started, (state, seconds)
-    try:
-        while not finished(exp, state):
-            began = time.monotonic()
-            state, update = iterate(setup, meta_update, state, *next(data))
-            seconds += _seconds_since(began)
-            if state.step == first + 1:
-                run.amend_environment({"compiled": setup.compiled})
-            state, metrics = _validate_and_log(setup, run, state, seconds)
-            last = finished(exp, state)
-            if state.step % LOG_EVERY == 0 or last:
-                throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
-                summary = _training_statistics(update, state) | throughput
-                run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
-                metrics |= summary
-            complete = state, seconds
-            if state.step % checkpoint_every == 0 or _seconds_since(saved) > CHECKPOINT_SECONDS or last:
-                _save(run, *complete, clock.total + _seconds_since(entered))
-                saved = time.monotonic()
-            report(state.step, metrics)
-    except KeyboardInterrupt as interruption:
-        with uninterrupted():
-            step = complete[0].step
-            if complete[0] is not state:
-                run.start_metrics(step)  # drops what was logged of the interrupted iteration
-            if step > first:
-                _save(run, *complete, clock.total + _seconds_since(entered))
-        raise interrupted_at(f"after iteration {step}", interruption) from interruption
+    while not is_last:
+        began = time.monotonic()
+        state, update = iterate(setup, meta_update, state, *next(data))
+        seconds += _seconds_since(began)
+        if state.step == first + 1:
+            run.amend_environment({"compiled": setup.compiled})
+        state, metrics = _validate_and_log(setup, run, state, seconds)
+        is_last = finished(exp, state)
+        if state.step % LOG_EVERY == 0 or is_last:
+            throughput = _throughput(exp, (state.step - first) / _seconds_since(started))
+            summary = _training_statistics(update, state) | throughput
+            run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
+            metrics |= summary
+        yield Iterated(state, seconds, metrics, is_last)
+
+
+def _save(run: RunLog, complete: Iterated, total_seconds: float) -> None:
+    tensors = {name: tensor.cpu() for name, tensor in complete.state.tensors().items()}
+    run.save_checkpoint(complete.state.step, tensors, Clock(complete.seconds, total_seconds))
+
+
+def _log_why_stopped(exp: Experiment, state: TrainState) -> None:
+    """Say why training ended before its last iteration, if it did."""
     if not state.alive:
         log.warning("every replica had diverged by iteration %d: stopped there", state.step)
     elif state.step < exp.meta.steps:
         best = state.best.step.max()
         log.info("no improvement on iteration %d in %d validations: stopped", best, exp.meta.patience)
-    return state
-
-
-def _save(run: RunLog, state: TrainState, training_seconds: float, total_seconds: float) -> None:
-    tensors = {name: tensor.cpu() for name, tensor in state.tensors().items()}
-    run.save_checkpoint(state.step, tensors, Clock(training_seconds, total_seconds))
 
 
 def finished(exp: Experiment, state: TrainState) -> bool:

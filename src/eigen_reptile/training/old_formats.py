@@ -117,14 +117,13 @@ def upgrade_result(value: Mapping[str, Any]) -> dict[str, Any]:
     upgraded = dict(value)
     if isinstance(choice := value.get("choice"), dict):
         upgraded["choice"] = rename_keys(choice, RENAMED_CHOICE)
-    if value.get("format") != 2:
+    if value.get("format") != 2 or "lanes" not in value:
         return upgraded
     if isinstance(history := upgraded.pop("history", None), dict):
         steps = history.get("step")
         untimed = [None] * len(steps) if isinstance(steps, list) else []
         upgraded["learning_curve"] = {**history, "seconds": upgraded.pop("training_seconds", untimed)}
-    if "lanes" in upgraded:
-        upgraded["replicas"] = upgraded.pop("lanes")
+    upgraded["replicas"] = upgraded.pop("lanes")
     if isinstance(snapshots := upgraded.pop("pictures", None), list):
         upgraded["snapshots"] = [_without_kind(snapshot) for snapshot in snapshots]
     if isinstance(training := upgraded.setdefault("training", {}), dict):

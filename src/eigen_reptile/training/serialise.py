@@ -41,6 +41,18 @@ def from_json(value: Any) -> Experiment:
         raise ConfigError(f"not a valid experiment: {error}") from error
 
 
+def model_to_json(model: Model) -> dict[str, Any]:
+    return cast(dict[str, Any], _json_compatible(_converter().unstructure(model, Model)))
+
+
+def model_from_json(value: Any) -> Model:
+    """The model that `model_to_json` wrote; ConfigError if it is none."""
+    try:
+        return cast(Model, structured(_converter(), value, Model))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"not a valid model: {error}") from error
+
+
 def with_absolute_paths(experiment: Experiment) -> Experiment:
     """The same experiment, with paths that lead to the same files from another working directory too."""
     data, noise = experiment.data, experiment.noise

@@ -14,7 +14,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import TaskSpec
 from eigen_reptile.nn import Conv4, CrossEntropy, FlatModule, Network, SquaredError
 from eigen_reptile.nn.compiler import OPTIONS, Compiler
-from eigen_reptile.noise import LabelFlipper, add_noise
+from eigen_reptile.noise import LabelFlipper, add_noise, outside_task, wrong_count
 from eigen_reptile.runtime.distributed import ALONE, Workers
 from eigen_reptile.runtime.memory import check_memory, out_of_memory_as_run_error
 from eigen_reptile.runtime.progress import StartProgress, phase
@@ -112,11 +112,20 @@ def set_up(
         validation=banks.validation.feasible_shape(shapes[0]),
         tests=tuple(banks.test.feasible_shape(shape) for shape in shapes),
     )
+    _check_outliers(setup)
     sizes = exp, setup.network.module.d, banks.train.shape
     if trains:
         check_footprint("training", training_bytes(*sizes, setup.training))
     check_footprint("evaluation", evaluation_bytes(*sizes, (setup.validation, *setup.tests)))
     return setup
+
+
+def _check_outliers(setup: Setup) -> None:
+    """DataError if the support of validation and test tasks is to have outliers, and there are no other classes."""
+    config = setup.exp.evaluation
+    if config.support_noise == "outlier":
+        for bank, shape in [(setup.banks.validation, setup.validation), *((setup.banks.test, x) for x in setup.tests)]:
+            outside_task(bank, shape, wrong_count(config.support_rate, shape.shots))
 
 
 def _classes(banks: Banks) -> dict[str, dict[str, int]] | None:

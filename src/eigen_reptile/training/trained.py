@@ -2,9 +2,8 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
-from eigen_reptile.data import Dataset
+from eigen_reptile.data import Dataset, Folder, Glyphs
 from eigen_reptile.data.image_dataset import ImageDataset
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.runtime.checkpoints import Checkpoint
@@ -30,7 +29,7 @@ Shape = tuple[int, ...]
 def trained_experiment(folder: Path) -> Experiment:
     """The experiment of the run in this folder; ConfigError if it is known to have learnt nothing."""
     try:
-        exp, result = from_json(read_json(folder / "config.json")), _result(folder)
+        exp, result = from_json(read_json(folder / "config.json")), trained_result(folder)
     except (RunError, ConfigError) as error:
         raise ConfigError(f"{folder} is not the folder of a run: {error}") from error
     if result is not None and result.choice is None:
@@ -40,7 +39,7 @@ def trained_experiment(folder: Path) -> Experiment:
 
 def last_checkpoint(folder: Path) -> Checkpoint:
     """The last checkpoint of a run; ConfigError if it is not the one that the run ended with."""
-    checkpoint, result = RunFolder(folder).load_checkpoint(), _result(folder)
+    checkpoint, result = RunFolder(folder).load_checkpoint(), trained_result(folder)
     if result is not None and (checkpoint is None or checkpoint.step != result.steps):
         raise ConfigError(f"the last checkpoint in {folder} is missing or damaged: train it again")
     if checkpoint is None:
@@ -71,7 +70,8 @@ def trained_state(folder: Path, before: Experiment, checkpoint: Checkpoint, setu
     return state
 
 
-def _result(folder: Path) -> Result | None:
+def trained_result(folder: Path) -> Result | None:
+    """The result of the run in this folder, if it has one."""
     file = folder / "result.json"
     return read_result(file) if file.exists() else None
 
@@ -80,22 +80,22 @@ def _image_shape(exp: Experiment, parameters: int) -> Shape | None:
     """The shape of an experiment's images, by its settings and by the parameters of its network; None if unknown."""
     if isinstance(exp.data, ImageDataset) and exp.data.image_shape is not None:
         return exp.data.image_shape
-    size = vars(exp.data).get("size")
-    if not isinstance(size, int):
+    if not isinstance(exp.data, Folder | Glyphs):
         return None
-    shapes = [(channels, size, size) for channels in CHANNELS]
+    shapes = [(channels, exp.data.size, exp.data.size) for channels in CHANNELS]
     fitting = [shape for shape in shapes if count_parameters(exp, shape, exp.task.way) == parameters]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _what_differs(trained_on: Shape, given: Shape, data: Dataset) -> str:
-    settings: dict[str, Any] = {}
-    if trained_on[1:] != given[1:]:
-        settings["size"] = trained_on[1]
-    if trained_on[0] != given[0]:
-        settings["channels"] = CHANNELS[trained_on[0]]
-    if settings.keys() <= vars(data).keys():
-        advice = "use " + " and ".join(f"`data.{name}` {value}" for name, value in settings.items())
+    other_size, other_channels = trained_on[1:] != given[1:], trained_on[0] != given[0]
+    settings = []
+    if other_size and isinstance(data, Folder | Glyphs):
+        settings.append(f"`data.size` {trained_on[1]}")
+    if other_channels and isinstance(data, Folder):
+        settings.append(f"`data.channels` {CHANNELS[trained_on[0]]}")
+    if len(settings) == other_size + other_channels:
+        advice = f"use {' and '.join(settings)}"
     else:
         advice = "evaluate it on images of that form, such as those of the data set folder, which converts them"
     return f"trained on {_described(trained_on)}, and the images of this data set are {_described(given)}: {advice}"

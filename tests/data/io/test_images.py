@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from PIL import Image
 from eigen_reptile.data.datasets.omniglot import average_ink
 from eigen_reptile.data.io.archives import FolderSource, UnreadableFileError
 from eigen_reptile.data.io.images import ImageFormat, is_greyscale, read_image, require_size, stretch_to_square
+from eigen_reptile.errors import RunError
 
 GREY = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
 COLOURED = np.random.default_rng(1).integers(0, 256, (8, 8, 3), dtype=np.uint8)
@@ -52,6 +53,18 @@ def test_conversion_between_greyscale_and_rgb(tmp_path: Path) -> None:
     assert np.array_equal(pixels(tmp_path, grey, "RGB"), np.repeat(GREY[..., None], 3, axis=2))
     weights = COLOURED @ np.array([0.299, 0.587, 0.114])
     assert np.abs(pixels(tmp_path, Image.fromarray(COLOURED), "L")[..., 0] - weights).max() <= 1
+
+
+def test_a_lack_of_memory_does_not_make_an_image_a_broken_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **settings: object) -> NoReturn:
+        raise MemoryError
+
+    data = saved(Image.fromarray(COLOURED))
+    for owner, name in ((Image, "open"), (Image.Image, "convert")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            with pytest.raises(RunError, match=r"not enough memory to decode .*image\.png"):
+                read(tmp_path, data, ImageFormat(8, "L", require_size))
 
 
 def test_one_bit_images(tmp_path: Path) -> None:
@@ -168,8 +181,7 @@ def test_truncated_file_is_rejected_wherever_it_ends(tmp_path: Path, kind: str, 
     data = saved(Image.fromarray(noise), kind, **options)
     image_format = ImageFormat(16, "RGB", stretch_to_square)
     read(tmp_path, data, image_format)
-    end = data.removesuffix(b";") if kind == "GIF" else data  # which is complete without its trailer
-    for length in [*range(0, len(data), 37), *range(len(end) - 12, len(end))]:
+    for length in [*range(0, len(data), 37), *range(len(data) - 12, len(data))]:
         with pytest.raises(UnreadableFileError, match=r"image\.png"):
             read(tmp_path, data[:length], image_format)
 
@@ -183,11 +195,11 @@ def test_thumbnail_does_not_hide_that_a_jpeg_is_truncated(tmp_path: Path) -> Non
         read(tmp_path, data[:-2], ImageFormat(8, "RGB", require_size))
 
 
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF"])
 def test_trailing_bytes_after_the_end_of_an_image_are_ignored(tmp_path: Path, kind: str) -> None:
     data = saved(Image.fromarray(COLOURED), kind)
     image_format = ImageFormat(8, "RGB", require_size)
-    expected = np.asarray(Image.open(io.BytesIO(data)))
+    expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
     assert np.array_equal(read(tmp_path, data + b"trailer", image_format), expected)
 
 
@@ -260,6 +272,24 @@ def test_ppm_of_another_length_is_rejected(tmp_path: Path, array: np.ndarray, ch
 def test_ppm_as_text(tmp_path: Path) -> None:
     text = "P2 # grey\n8 8 255\n" + " ".join(map(str, GREY.flatten()))
     assert np.array_equal(read(tmp_path, text.encode(), ImageFormat(8, "L", require_size))[..., 0], GREY)
+
+
+TEXTS = {
+    "P1": b"P1 8 8\n" + b"\n".join(b"10 # one and none\n010101" for _ in range(8)),
+    "P2": b"P2 8 8 255\n" + b" ".join(b"%d" % value for value in GREY.flatten()) + b"\n# the end",
+    "P3": b"P3 8 8 255\n" + b"\t".join(b"%d" % value for value in COLOURED.flatten()) + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("data", TEXTS.values(), ids=TEXTS.keys())
+def test_ppm_as_text_with_a_number_too_many_or_too_few_is_rejected(tmp_path: Path, data: bytes) -> None:
+    image_format = ImageFormat(8, "RGB", require_size)
+    read(tmp_path, data, image_format)
+    for damaged in (data + b"\n1", data.replace(b"8 8", b"8 7", 1), data.replace(b"8 8", b"9 8", 1)):
+        with pytest.raises(
+            UnreadableFileError, match=r"truncated or damaged: it has \d+ numbers, and \dx\d pixels need"
+        ):
+            read(tmp_path, damaged, image_format)
 
 
 LONG_HEADERS = {

@@ -95,12 +95,12 @@ PROBLEMS: dict[str, tuple[Dataset, NoiseConfig]] = {
 
 
 @cache
-def parameters_after(method: Method, problem: str, steps: int = 3) -> Tensor:
+def parameters_after(method: Method, problem: str, steps: int = 2) -> Tensor:
     data, noise = PROBLEMS[problem]
     exp = replace(preset(data, method), meta=MetaConfig(batch=2), noise=noise, compile="off")
     exp = replace(exp, task=replace(exp.task, shots=150 // exp.task.way))
     if problem != "sine":
-        exp = replace(exp, model=Conv4(filters=4))
+        exp = replace(exp, model=Conv4(filters=4), inner=replace(exp.inner, steps=3))
     setup = set_up(exp, no_progress, "cpu")
     state, training_data = TrainState.fresh(setup), TrainingData(setup)
     with torch.no_grad():

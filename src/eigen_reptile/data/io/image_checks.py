@@ -16,6 +16,8 @@ MAX_HEADER = 1000
 """Limit for the header of a PPM file, and for bytes between two segments of a JPEG file that belong to neither."""
 MAX_COMMENTS = 100
 """Limit for the comments of a PPM file that consists of text."""
+MAX_SLOW_BYTES = 1 << 24
+"""Limit for files that Pillow decodes in Python."""
 
 TRUNCATED = "is truncated or damaged"
 
@@ -59,22 +61,24 @@ def _check_jpeg(data: bytes) -> None:
 
 
 def _check_gif(data: bytes) -> None:
-    """The first image must be present, with the end of its last block."""
+    """All blocks up to the trailer must be present, among them an image."""
     try:
-        position = 13 + _gif_palette_bytes(data[10])
+        position, images = 13 + _gif_palette_bytes(data[10]), 0
         for _ in range(MAX_SEGMENTS):
             if data[position] == ord("!"):
                 position = _after_gif_blocks(data, position + 2)
             elif data[position] == ord(","):
-                _after_gif_blocks(data, position + 11 + _gif_palette_bytes(data[position + 9]))
+                position = _after_gif_blocks(data, position + 11 + _gif_palette_bytes(data[position + 9]))
+                images += 1
+            elif data[position] == ord(";") and images:
                 return
             else:
                 raise ValueError(TRUNCATED)
-            if position > MAX_METADATA:
+            if position > MAX_METADATA and not images:
                 break
     except IndexError as error:
         raise ValueError(TRUNCATED) from error
-    raise ValueError("has too many blocks in front of its first image")
+    raise ValueError("has too many blocks")
 
 
 def _gif_palette_bytes(flags: int) -> int:
@@ -91,16 +95,21 @@ _SPACE = rb"(?:[ \t-\r]|#[^\r\n]*[\r\n])+"
 _PPM_HEADER = re.compile(
     rb"P(?:(?P<bits>[14])%b(\d{1,9})%b(\d{1,9})|[2356]%b(\d{1,9})%b(\d{1,9})%b(\d{1,5}))[ \t-\r]" % ((_SPACE,) * 5)
 )
+_MARKED = bytes(ord(" ") if bytes([code]).isspace() else ord("x") for code in range(256))
+"""Turns spaces of all kinds into one, and all other characters into another."""
 
 
 def _check_ppm(data: bytes) -> None:
-    """A binary file must have exactly the bytes of its pixels after its header."""
+    """After its header, a binary file must have exactly the bytes of its pixels, and a text as many numbers."""
     header = _PPM_HEADER.match(data[:MAX_HEADER])
     if not header:
         raise ValueError("is not an image of a known type: its header is damaged")
     if data[1] in b"123":
+        if len(data) > MAX_SLOW_BYTES:
+            raise ValueError(f"has {len(data)} bytes, more than the {MAX_SLOW_BYTES} allowed for this type")
         if data.count(b"#") > MAX_COMMENTS:
             raise ValueError(f"has more than {MAX_COMMENTS} comments")
+        _check_ppm_numbers(data, header)
         return
     width, height = int(header[2] or header[4]), int(header[3] or header[5])
     if header["bits"]:
@@ -112,6 +121,18 @@ def _check_ppm(data: bytes) -> None:
         raise ValueError(
             f"is truncated or damaged: it has {len(data) - header.end()} bytes of pixels, and {width}x{height} need "
             f"{expected}"
+        )
+
+
+def _check_ppm_numbers(data: bytes, header: re.Match[bytes]) -> None:
+    """A text must have one number for each pixel and channel; those of one bit need no spaces between them."""
+    width, height = int(header[2] or header[4]), int(header[3] or header[5])
+    text = b" " + re.sub(rb"#[^\r\n]*", b"", data[header.end() :]).translate(_MARKED)
+    found = text.count(b"x" if header["bits"] else b" x")
+    expected = width * height * (3 if data[1] == ord("3") else 1)
+    if found != expected:
+        raise ValueError(
+            f"is truncated or damaged: it has {found} numbers, and {width}x{height} pixels need {expected}"
         )
 
 

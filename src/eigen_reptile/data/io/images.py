@@ -12,7 +12,8 @@ from jaxtyping import UInt8
 from PIL import Image, ImageFile, ImageOps
 
 from eigen_reptile.data.io.archives import Source, UnreadableFileError
-from eigen_reptile.data.io.image_checks import check_structure
+from eigen_reptile.data.io.image_checks import MAX_SLOW_BYTES, check_structure
+from eigen_reptile.errors import RunError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".tif", ".tiff"})
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
@@ -27,7 +28,6 @@ MAX_WEBP_PIXELS = 1 << 24
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
 """Codecs that Pillow implements in Python: PPM with other than 8 or 16 bits, or as text, and compressed BMP."""
 MAX_SLOW_PIXELS = 1 << 21
-MAX_SLOW_BYTES = 1 << 24
 STRIP_PIXELS = 1 << 22
 """Pixels that are converted at once."""
 
@@ -73,6 +73,28 @@ def read_image(source: Source, path: str, image_format: ImageFormat) -> UInt8[np
         return image_format.fit(_decode(data, image_format), image_format.size).reshape(image_format.shape)
     except ValueError as error:
         raise UnreadableFileError(f"{source.describe(path)} {error}") from error
+    except MemoryError as error:  # the file may be whole, so it must not be skipped
+        raise RunError(f"not enough memory to decode {source.describe(path)}") from error
+
+
+def read_thumbnail(source: Source, path: str, size: int) -> Image.Image:
+    """An image in RGB, reduced to fit into a square of this size; UnreadableFileError as above."""
+    data = source.read(path, MAX_BYTES)
+    try:
+        image = _decode(data, ImageFormat(size, "RGB", stretch_to_square))
+    except ValueError as error:
+        raise UnreadableFileError(f"{source.describe(path)} {error}") from error
+    image.thumbnail((size, size))
+    return image
+
+
+def convert_image(image: Image.Image, image_format: ImageFormat) -> UInt8[np.ndarray, "H W C"]:
+    """The pixels of an image in memory, converted like that of a file; ValueError if it is too large or incomplete."""
+    _check_pixels(image, MAX_PIXELS)
+    with _pillow_errors_explained():
+        upright = ImageOps.exif_transpose(image)  # a copy: the given image is not changed
+        converted = _convert_in_strips(upright, image_format.mode)
+    return image_format.fit(converted, image_format.size).reshape(image_format.shape)
 
 
 def is_greyscale(data: bytes) -> bool:
@@ -96,6 +118,8 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
             image = Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
     except Image.DecompressionBombError as error:
         raise ValueError(f"claims to have more than the {MAX_PIXELS} pixels allowed") from error
+    except MemoryError:
+        raise
     except Exception as error:  # Pillow's readers raise many different exceptions on damaged headers
         raise ValueError("is not an image of a known type") from error
     most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS
@@ -103,13 +127,19 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
         most = MAX_SLOW_PIXELS
         if len(data) > MAX_SLOW_BYTES:
             raise ValueError(f"has {len(data)} bytes, more than the {MAX_SLOW_BYTES} allowed for this type")
+    _check_pixels(image, most)
+    return image
+
+
+def _check_pixels(image: Image.Image, most: int) -> None:
+    if not image.width * image.height:
+        raise ValueError("has no pixels")
     if image.width * image.height > most:
         raise ValueError(f"claims to be {image.width}x{image.height} pixels large: more than {most} pixels in total")
     if max(image.size) > MAX_SIDE:
         raise ValueError(f"claims to be {image.width}x{image.height} pixels large: a side has more than {MAX_SIDE}")
     if image.mode == "F":
         raise ValueError("cannot be decoded: its pixels are floating-point numbers, not integers")
-    return image
 
 
 def _decode(data: bytes, image_format: ImageFormat) -> Image.Image:
@@ -119,15 +149,19 @@ def _decode(data: bytes, image_format: ImageFormat) -> Image.Image:
         # A large JPEG can be decoded at a fraction of its size; twice the target size is enough.
         image.draft(None, (2 * image_format.size, 2 * image_format.size))
         ImageOps.exif_transpose(image, in_place=True)
-        rows = max(1, STRIP_PIXELS // image.width)
-        if rows >= image.height:
-            return _convert(image, image_format.mode)
-        # Strip by strip, because each step makes a copy that takes up to four bytes for each pixel.
-        converted = Image.new(image_format.mode, image.size)
-        for top in range(0, image.height, rows):
-            strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-            converted.paste(_convert(strip, image_format.mode), (0, top))
-        return converted
+        return _convert_in_strips(image, image_format.mode)
+
+
+def _convert_in_strips(image: Image.Image, mode: str) -> Image.Image:
+    """Convert to this mode strip by strip, because each step makes a copy that takes up to four bytes a pixel."""
+    rows = max(1, STRIP_PIXELS // image.width)
+    if rows >= image.height:
+        return _convert(image, mode)
+    converted = Image.new(mode, image.size)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        converted.paste(_convert(strip, mode), (0, top))
+    return converted
 
 
 @contextmanager
@@ -137,6 +171,8 @@ def _pillow_errors_explained() -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+    except MemoryError:
+        raise
     except Exception as error:
         raise ValueError(f"cannot be decoded: {str(error)[:200] or type(error).__name__}") from error
 

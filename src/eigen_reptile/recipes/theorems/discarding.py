@@ -7,8 +7,8 @@ from torch import Tensor
 from eigen_reptile.direction import main_direction
 from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import Ispl, MetaBatch
+from eigen_reptile.recipes.study import Finding, Line, Panel, Study, angle_in_degrees, mean_line
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory, trained_theta
-from eigen_reptile.recipes.theorems.study import Finding, Line, Panel, Study, angle_in_degrees, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.tasks import Batches
 from eigen_reptile.training.data import TrainingData

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eigen_reptile.direction import main_direction
-from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, angle_in_degrees, mean_line
+from eigen_reptile.recipes.study import Finding, Panel, Study, angle_in_degrees, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.runtime.rng import generator_at
 

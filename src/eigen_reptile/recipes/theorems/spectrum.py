@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from eigen_reptile.recipes.study import Finding, Panel, Study, mean_line
 from eigen_reptile.recipes.theorems.noisy_tasks import SGD, eigenvalues, noisy_setup, split_trajectory, trained_theta
-from eigen_reptile.recipes.theorems.study import Finding, Panel, Study, mean_line
 from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.training.data import TrainingData
 

@@ -20,7 +20,7 @@ from eigen_reptile.report.figures.canvas import (
 
 
 def plot_accuracy_over_noise(
-    lines: Mapping[str, Sequence[tuple[float, Cell]]], shots: int, column: str, path: Path
+    lines: Mapping[str, Sequence[tuple[float, Cell]]], where: str, shots: int, column: str, path: Path
 ) -> None:
     """Test accuracy against the noise rate: one line for each method, with 95 % intervals over tasks."""
     figure = new_figure(8.0, 4.5)
@@ -37,7 +37,7 @@ def plot_accuracy_over_noise(
     highest = max(rate for points in lines.values() for rate, _ in points)
     axes.set_xlim(-0.02, highest + 0.05)  # starts at no noise even if only one rate was run
     axes.set_title(f"{shots}-shot, {column}")
-    label_axes(axes, "noise rate in training", "accuracy on test tasks, %")
+    label_axes(axes, f"noise rate in {where}", "accuracy on test tasks, %")
     legend_outside(axes)
     save_figure(figure, path)
 

@@ -1,9 +1,9 @@
-"""Figures of the studies of the theory."""
+"""Figures of studies."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from eigen_reptile.recipes.theorems import Panel
+from eigen_reptile.recipes.study import Panel
 from eigen_reptile.report.figures.canvas import label_axes, new_figure, save_figure
 
 

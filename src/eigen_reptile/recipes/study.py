@@ -1,16 +1,26 @@
-"""The outcome of a study of the theory: curves with 95 % intervals, to be drawn and tabulated."""
+"""Studies: measurements whose outcome is curves with 95 % intervals, to be drawn and tabulated."""
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from eigen_reptile.errors import ConfigError
+from eigen_reptile.runtime.environment import current_environment
+from eigen_reptile.runtime.files import read_json, write_json
+from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.runtime.strict_json import strict_converter, structured
 from eigen_reptile.training.evaluate import interval95
+
+STUDY_FORMAT = 2
+FILE = "study.json"
 
 
 class Line(NamedTuple):
@@ -48,7 +58,7 @@ class Study(NamedTuple):
 
     title: str
     about: str
-    """How it was measured, and what the paper says about it."""
+    """How it was measured, and what is known about it."""
     panels: list[Panel]
     findings: list[Finding]
 
@@ -82,6 +92,24 @@ def mean_line(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Li
     """The mean of the values at each x, with 95 % intervals."""
     means, halves = zip(*(interval95(samples) for samples in values), strict=True)
     return Line(name, *([float(f"{number:.6g}") for number in numbers] for numbers in (x, means, halves)))
+
+
+def run_study(measure: Callable[[StartProgress], Study], folder: Path, start_progress: StartProgress) -> Path:
+    """Make a study, unless its folder has the file of one in the present format; returns the file."""
+    file = folder / FILE
+    if not file.exists() or not _is_present(read_json(file)):
+        started = time.monotonic()
+        study = measure(start_progress)
+        folder.mkdir(parents=True, exist_ok=True)
+        environment = asdict(current_environment(torch.device("cpu")))
+        origin = {"seconds": round(time.monotonic() - started, 1), "environment": environment}
+        write_json(file, {"format": STUDY_FORMAT, **study.to_json(), **origin})
+    return file
+
+
+def _is_present(value: Any) -> bool:
+    """Whether this is a study in the present format."""
+    return isinstance(value, dict) and value.get("format") == STUDY_FORMAT
 
 
 _CONVERTER = strict_converter()

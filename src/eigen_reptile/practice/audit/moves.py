@@ -1,0 +1,232 @@
+"""Move files from class to class and back. A log on the disk is always one step ahead of the files.
+
+Every move is written to the log and synced before it is made, so that at most the last line of the log is not done yet:
+the next command completes it. A move never replaces a file: it makes a second name, which fails if that is taken, and
+then removes the first.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, TypeVar, final
+
+from eigen_reptile.errors import RunError
+from eigen_reptile.practice.audit.decisions import Decision, content_hash
+from eigen_reptile.runtime.files import read_bytes, sync_folder
+from eigen_reptile.runtime.folder_lock import FolderLock
+from eigen_reptile.runtime.strict_json import parse_json, strict_converter, structured
+
+T = TypeVar("T")
+
+FOLDER, FILE = "moves", "log.jsonl"
+MOST_BYTES = 1 << 28
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+"""Errors of file systems without hard links."""
+
+
+class Move(NamedTuple):
+    """A line of the log. Paths are relative to the folder of the classes."""
+
+    source: str
+    target: str
+    undoes: int | None
+    """The number of the line that this one undoes."""
+
+
+class Moved(NamedTuple):
+    """What a command did, or in a dry run would do."""
+
+    done: list[Move]
+    problems: list[str]
+    """Why other files were not moved, one line each."""
+
+
+@final
+@dataclass(frozen=True)
+class MoveLog:
+    """The log in the folder of an audit, which this process has locked."""
+
+    root: Path
+    """The folder of the classes."""
+    file: Path
+
+    @staticmethod
+    @contextmanager
+    def locked(root: Path, out: Path) -> Iterator["MoveLog"]:
+        """The log, after its last line has been completed if a command was interrupted."""
+        folder = out / FOLDER
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot create the folder {folder}: {error.strerror}") from error
+        with FolderLock.hold(folder):
+            log = MoveLog(root, folder / FILE)
+            log._recover()
+            yield log
+
+    def apply(self, decisions: Sequence[Decision], dry_run: bool = False) -> Moved:
+        """Move every file whose suggestion was accepted into the folder of the suggested class, if it is not there."""
+        gone = {move.source for move in self.in_effect().values() if not os.path.lexists(self.root / move.source)}
+        accepted = [one for one in decisions if one.verdict == "accept" and one.path not in gone]
+        taken: set[str] = set()  # by the moves of a dry run
+
+        def move_of(decision: Decision) -> Move:
+            self._check(decision)
+            target = self._free_name(decision, taken)
+            taken.add(target)
+            return Move(decision.path, target, None)
+
+        return self._make(accepted, move_of, dry_run)
+
+    def undo(self, dry_run: bool = False) -> Moved:
+        """Move everything back, the last move first. What cannot be moved back stays in the log."""
+        backwards = [Move(move.target, move.source, number) for number, move in self.in_effect().items()]
+        return self._make(backwards[::-1], lambda move: move, dry_run)
+
+    def in_effect(self) -> dict[int, Move]:
+        """The moves that were made and not undone, by their number."""
+        lines = self._lines()
+        undone = {move.undoes for move in lines}
+        return {number: move for number, move in enumerate(lines) if move.undoes is None and number not in undone}
+
+    def _make(self, subjects: Sequence[T], plan: Callable[[T], Move], dry_run: bool) -> Moved:
+        """Plan and make a move for each subject. Each is planned after the moves before it."""
+        done: list[Move] = []
+        problems: list[str] = []
+        for subject in subjects:
+            try:
+                move = plan(subject)
+                if not dry_run:
+                    self._log_and_move(move)
+                done.append(move)
+            except RunError as problem:
+                problems.append(str(problem))
+        return Moved(done, problems)
+
+    def _log_and_move(self, move: Move) -> None:
+        """Log the move, then make it; if that fails, the line is removed again."""
+        length = self.file.stat().st_size if self.file.exists() else 0
+        try:
+            with self.file.open("ab") as stream:
+                stream.write(json.dumps(move._asdict()).encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            sync_folder(self.file.parent)
+        except OSError as error:
+            raise RunError(f"cannot write {self.file}: {error.strerror}") from error
+        try:
+            _rename(self.root / move.source, self.root / move.target)
+        except OSError as error:
+            self._shorten(length)
+            reason = "there is a file of this name" if isinstance(error, FileExistsError) else error.strerror
+            raise RunError(f"cannot move {move.source} to {move.target}: {reason}") from error
+
+    def _recover(self) -> None:
+        """Complete the last move if it was interrupted. If it is impossible now, its line is removed."""
+        if not self.file.exists():
+            return
+        data = read_bytes(self.file, MOST_BYTES)
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):  # a line that was being written, so that its move was not begun
+            self._shorten(whole)
+        if not (lines := self._lines()):
+            return
+        source, target = (self.root / path for path in lines[-1][:2])
+        if not os.path.lexists(source) and os.path.lexists(target):
+            return
+        try:
+            if _same_file(source, target):
+                _remove_first_name(source, target)
+            else:
+                _rename(source, target)
+        except OSError:
+            self._shorten(data.rfind(b"\n", 0, whole - 1) + 1)
+
+    def _shorten(self, length: int) -> None:
+        try:
+            with self.file.open("r+b") as stream:
+                stream.truncate(length)
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise RunError(f"cannot write {self.file}: {error.strerror}") from error
+
+    def _lines(self) -> list[Move]:
+        if not self.file.exists():
+            return []
+        lines = read_bytes(self.file, MOST_BYTES).splitlines()
+        try:
+            moves: list[Move] = structured(strict_converter(), [parse_json(line) for line in lines], list[Move])
+        except ValueError as error:
+            raise RunError(f"{self.file} is damaged: {error}") from error
+        for move in moves:
+            for path in (move.source, move.target):
+                if not _is_in_class(path):
+                    raise RunError(f"{self.file} is damaged: {path} is not a file in the folder of a class")
+        return moves
+
+    def _check(self, decision: Decision) -> None:
+        """RunError if the file is not what was decided about."""
+        if not _is_in_class(decision.path) or not _is_in_class(f"{decision.suggested}/file"):
+            raise RunError(f"did not move {decision.path}: it is not a file in the folder of a class")
+        if not os.path.lexists(self.root / decision.path):
+            raise RunError(f"did not move {decision.path}: it is no longer there")
+        if not (self.root / decision.suggested).is_dir():
+            raise RunError(f"did not move {decision.path}: there is no folder {self.root / decision.suggested}")
+        if content_hash(self.root / decision.path) != decision.sha256:
+            raise RunError(f"did not move {decision.path}: it was changed after the decision; audit it again")
+
+    def _free_name(self, decision: Decision, taken: set[str]) -> str:
+        """The file's name in the suggested class, with a number if it is taken there."""
+        name = PurePosixPath(decision.path).name
+        stem, suffix = PurePosixPath(name).stem, PurePosixPath(name).suffix
+        target, number = f"{decision.suggested}/{name}", 0
+        while target in taken or os.path.lexists(self.root / target):
+            number += 1
+            target = f"{decision.suggested}/{stem}-{number}{suffix}"
+        return target
+
+
+def _is_in_class(path: str) -> bool:
+    """Whether a path is that of a file directly in the folder of a class."""
+    parts = path.split("/")
+    return len(parts) == 2 and all(part not in ("", ".", "..") for part in parts)
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename without replacing anything; OSError if it cannot be done, and then nothing has changed."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, "there is a file of this name", str(target)) from error
+        source.rename(target)
+        sync_folder(source.parent)
+        sync_folder(target.parent)
+    else:
+        sync_folder(target.parent)
+        _remove_first_name(source, target)
+
+
+def _remove_first_name(source: Path, target: Path) -> None:
+    """The second step of a move, after which the file has only its new name."""
+    try:
+        source.unlink()
+    except OSError:
+        if _same_file(source, target):
+            target.unlink()
+        raise
+    sync_folder(source.parent)
+
+
+def _same_file(source: Path, target: Path) -> bool:
+    """Whether both are names of one file, as between the two steps of a move."""
+    try:
+        return os.path.samestat(source.lstat(), target.lstat())
+    except OSError:
+        return False

@@ -1,0 +1,126 @@
+"""Features that were computed once, on disk by the content of the sample and the fingerprint of the backbone.
+
+The cache is an SQLite database, to which several processes may write at once; each batch is one transaction. Every row
+has a checksum. What is damaged is computed again, and the cache may be deleted at any time.
+"""
+
+import hashlib
+import logging
+import sqlite3
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from eigen_reptile.data.io.cache import cache_folder
+from eigen_reptile.practice.backbones.backbone import Backbone
+
+log = logging.getLogger(__name__)
+
+FILE = "features.sqlite"
+MOST_BYTES = 1 << 22
+"""Limit for a row: a million features."""
+SECONDS = 30.0
+"""How long to wait for another process that is writing."""
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS features (backbone TEXT, sample BLOB, features BLOB, checksum INTEGER, "
+    "PRIMARY KEY (backbone, sample))"
+)
+
+
+@final
+@dataclass(frozen=True)
+class FeatureCache:
+    """Features in a file of this folder."""
+
+    folder: Path
+
+    @staticmethod
+    def default() -> "FeatureCache":
+        return FeatureCache(cache_folder() / "features")
+
+    def features(self, backbone: Backbone, x: Shaped[np.ndarray, "N *shape"]) -> Float[np.ndarray, "N F"]:
+        """The features of a batch; those that are not in the cache are computed together, and added to it."""
+        if backbone.fingerprint is None or backbone.image_format is None:
+            return backbone.features(x)
+        keys = [hashlib.sha256(repr((one.dtype.str, one.shape)).encode() + one.tobytes()).digest() for one in x]
+        found = self._read(backbone.fingerprint, keys)
+        if missing := [row for row, key in enumerate(keys) if key not in found]:
+            computed = backbone.features(x[missing])
+            added = {keys[row]: one for row, one in zip(missing, computed, strict=True)}
+            self._write(backbone.fingerprint, added)
+            found |= added
+        if len({len(one) for one in found.values()}) > 1:  # somebody has written to the cache
+            return backbone.features(x)
+        return np.stack([found[key] for key in keys])
+
+    def _read(self, fingerprint: str, keys: Sequence[bytes]) -> dict[bytes, Float[np.ndarray, "F"]]:
+        """The features of those samples that are in the cache, undamaged."""
+        found: dict[bytes, np.ndarray] = {}
+
+        def read(database: sqlite3.Connection) -> None:
+            query = "SELECT features, checksum FROM features WHERE backbone = ? AND sample = ?"
+            for key in keys:
+                for data, checksum in database.execute(query, (fingerprint, key)):
+                    if _is_intact(key, data, checksum):
+                        found[key] = np.frombuffer(data, dtype="<f4").astype(np.float32)
+
+        self._use(read)
+        return found
+
+    def _write(self, fingerprint: str, added: Mapping[bytes, Float[np.ndarray, "F"]]) -> None:
+        data = {key: one.astype("<f4").tobytes() for key, one in added.items()}
+        rows = [(fingerprint, key, one, _checksum(key, one)) for key, one in data.items()]
+        self._use(lambda database: database.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)", rows))
+
+    def _use(self, action: Callable[[sqlite3.Connection], object]) -> None:
+        """Read or write in one transaction. A cache that cannot be used is left alone, a damaged one is deleted."""
+        file = self.folder / FILE
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with closing(_connected(file)) as database, database:
+                database.execute(TABLE)
+                action(database)
+        except (OSError, sqlite3.OperationalError) as error:
+            log.warning("features are not cached, because %s cannot be used: %s", file, error)
+        except sqlite3.Error as error:
+            log.warning("the cached features in %s are damaged (%s): computing them again", file, error)
+            file.unlink(missing_ok=True)
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(file, timeout=SECONDS)
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    database.execute("PRAGMA trusted_schema = OFF")
+    database.execute("PRAGMA cell_size_check = ON")
+    return database
+
+
+def _checksum(key: bytes, data: bytes) -> int:
+    return zlib.crc32(data, zlib.crc32(key))
+
+
+def _is_intact(key: object, data: object, checksum: object) -> bool:
+    if not (isinstance(key, bytes) and isinstance(data, bytes) and data and len(data) % 4 == 0):
+        return False
+    return _checksum(key, data) == checksum
+
+
+def check_features(folder: Path) -> list[str]:
+    """What is damaged in the cache of features in this folder, one line each; nothing is changed."""
+    file = folder / FILE
+    try:
+        with closing(_connected(file)) as database:
+            (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+            rows = database.execute("SELECT sample, features, checksum FROM features")
+            damaged = sum(not _is_intact(*row) for row in rows)
+    except sqlite3.Error as error:
+        return [f"{file} cannot be read ({error}): delete it, features will be computed again"]
+    if state != "ok":
+        return [f"{file} is damaged ({state}): delete it, features will be computed again"]
+    return [f"{damaged} of the features in {file} are damaged: they will be computed again"] if damaged else []

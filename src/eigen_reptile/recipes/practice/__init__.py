@@ -1,0 +1,15 @@
+"""Measurements of what practitioners use: heads and the audit, on features of a pretrained backbone."""
+
+from collections.abc import Callable
+
+from eigen_reptile.recipes.practice.head_accuracy import heads_on_cifar_fs
+from eigen_reptile.recipes.practice.label_errors import errors_of_cifar10n
+from eigen_reptile.recipes.study import Study
+from eigen_reptile.runtime.progress import StartProgress
+
+PRACTICE: dict[str, Callable[[StartProgress], Study]] = {
+    "heads": heads_on_cifar_fs,
+    "label-errors": errors_of_cifar10n,
+}
+
+__all__ = ["PRACTICE"]

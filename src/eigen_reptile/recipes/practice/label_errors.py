@@ -1,0 +1,160 @@
+"""How well wrong labels are found: trust against cleanlab, on the human labels of CIFAR-10N."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+
+from eigen_reptile.data import data_folder
+from eigen_reptile.errors import ConfigError, DataError
+from eigen_reptile.noise.label_files import read_pairs_from_npz
+from eigen_reptile.practice.backbones import EfficientNetLite0, FeatureCache
+from eigen_reptile.practice.heads import Support, Trust
+from eigen_reptile.practice.image_folder import features_of_folder, list_image_folder
+from eigen_reptile.recipes.study import Line, Panel, Study, mean_line
+from eigen_reptile.runtime.progress import StartProgress
+from eigen_reptile.runtime.rng import generator_at
+
+DRAWS = {5: 40, 10: 40, 20: 40, 50: 20, 300: 5}
+"""Images a class, and how many random subsets of that size are judged."""
+ALL = 600
+"""All images of a class. There is only one such set, so its interval is over bootstrap samples of the judged images."""
+BOOTSTRAP = 200
+NOISES = {"aggregate": "aggre_label", "random": "random_label1", "worse": "worse_label"}
+CLASSES = {"classes 5 to 9": range(5, 10), "all classes": range(10)}
+"""Settings were chosen on classes 0 to 4, with the labels called "worse"."""
+FOLDS = 5
+
+Judge = Callable[[Float[np.ndarray, "N F"], Int[np.ndarray, "N"], int], Float[np.ndarray, "N"]]
+"""From features, given labels and the number of classes to a score for each label, low where it looks wrong."""
+
+
+class LabelledFeatures(NamedTuple):
+    """Images with the labels that people gave them, and their true classes."""
+
+    x: Float[np.ndarray, "N F"]
+    true: Int[np.ndarray, "N"]
+    given: Int[np.ndarray, "N"]
+
+    def of_classes(self, classes: range) -> "LabelledFeatures":
+        """The images of these classes whose given labels are among them too, with labels from 0."""
+        kept = np.isin(self.true, classes) & np.isin(self.given, classes)
+        return LabelledFeatures(self.x[kept], self.true[kept] - classes.start, self.given[kept] - classes.start)
+
+
+def by_trust(x: Float[np.ndarray, "N F"], given: Int[np.ndarray, "N"], way: int) -> Float[np.ndarray, "N"]:
+    """A label that cannot be judged gets the average trust, because it is no better and no worse than others."""
+    support = Support(torch.from_numpy(x)[None], torch.from_numpy(given)[None], way)
+    trust = Trust().judge(support).trust[0].double().numpy()
+    return np.where(np.isnan(trust), np.nanmean(trust), trust)
+
+
+def by_cleanlab(x: Float[np.ndarray, "N F"], given: Int[np.ndarray, "N"], way: int) -> Float[np.ndarray, "N"]:
+    """cleanlab's score of cross-validated logistic regression, as its tutorials do it."""
+    return _cleanlab_score(LogisticRegression(max_iter=300), x, given, way)
+
+
+def by_cleanlab_neighbours(x: Float[np.ndarray, "N F"], given: Int[np.ndarray, "N"], way: int) -> np.ndarray:
+    """cleanlab's score of cross-validated nearest neighbours."""
+    return _cleanlab_score(KNeighborsClassifier(min(5, max(1, len(x) // 4))), x, given, way)
+
+
+def _cleanlab_score(
+    model: LogisticRegression | KNeighborsClassifier, x: np.ndarray, given: np.ndarray, way: int
+) -> Float[np.ndarray, "N"]:
+    try:
+        from cleanlab.rank import get_label_quality_scores
+    except ImportError as error:
+        raise ConfigError("this study compares with cleanlab: pip install 'eigen-reptile[dev]'") from error
+    # Shuffled, because the order of the images tells their true classes.
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    found = np.unique(given)
+    predicted = np.full((len(x), way), 1e-9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about classes with fewer samples than folds
+        predicted[:, found] += cross_val_predict(
+            model, x, np.searchsorted(found, given), cv=folds, method="predict_proba"
+        )
+    predicted /= predicted.sum(1, keepdims=True)
+    scores: np.ndarray = get_label_quality_scores(given, predicted)
+    return scores
+
+
+JUDGES: dict[str, Judge] = {
+    "trust": by_trust,
+    "cleanlab, logistic regression": by_cleanlab,
+    "cleanlab, 5 nearest neighbours": by_cleanlab_neighbours,
+}
+
+
+def errors_of_cifar10n(start_progress: StartProgress) -> Study:
+    """The study on CIFAR-10N, whose folder must be where the data sets are: images/CLASS and labels.npz."""
+    root = data_folder() / "cifar10n"
+    folder = list_image_folder(root / "images")
+    folder, x = features_of_folder(folder, EfficientNetLite0(), FeatureCache.default(), start_progress)
+    data = {}
+    for noise, column in NOISES.items():
+        true, given = np.array(read_pairs_from_npz(root / "labels.npz", column), dtype=np.int64).T
+        if not np.array_equal(true, folder.labels):
+            raise DataError(f"the images in {root} are not those that its labels are about")
+        data[noise] = LabelledFeatures(x, true, given)
+    return label_errors(data, CLASSES, start_progress)
+
+
+def label_errors(
+    data: Mapping[str, LabelledFeatures], classes: Mapping[str, range], start_progress: StartProgress
+) -> Study:
+    """Average precision of finding the wrong labels, for each noise and for each set of classes."""
+    parts = {
+        f"{noise} labels, {where}": (labelled.of_classes(chosen), len(chosen))
+        for where, chosen in classes.items()
+        for noise, labelled in data.items()
+    }
+    report = start_progress("finding wrong labels", len(parts))
+    panels = []
+    for title, (part, way) in parts.items():
+        lines = [_line(name, judge, part, way) for name, judge in JUDGES.items()]
+        panels.append(Panel(title, "images a class", "average precision", lines, True))
+        report(len(panels), {})
+    return Study(
+        "Finding wrong labels",
+        "Average precision of finding the human errors of CIFAR-10N, by trust and by cleanlab on the same features of "
+        f"EfficientNet-Lite0. Intervals are over random subsets of the images, at {ALL} over bootstrap samples.",
+        panels,
+        [],
+    )
+
+
+def _line(name: str, judge: Judge, data: LabelledFeatures, way: int) -> Line:
+    values = [
+        np.array([_precision(*_judged(judge, data, per_class, draw, way)) for draw in range(draws)])
+        for per_class, draws in DRAWS.items()
+    ]
+    line = mean_line(name, [*map(float, DRAWS)], [found[np.isfinite(found)] for found in values])
+    scores, wrong = _judged(judge, data, ALL, 0, way)
+    rng = generator_at(0, "test", ALL)
+    again = [rng.integers(len(wrong), size=len(wrong)) for _ in range(BOOTSTRAP)]
+    half = 1.96 * float(np.nanstd([_precision(scores[rows], wrong[rows]) for rows in again]))
+    return Line(name, [*line.x, float(ALL)], [*line.y, _precision(scores, wrong)], [*line.ci95, half])
+
+
+def _judged(
+    judge: Judge, data: LabelledFeatures, per_class: int, draw: int, way: int
+) -> tuple[Float[np.ndarray, "n"], Bool[np.ndarray, "n"]]:
+    """The scores of a random subset, which is the same for every judge, and which of its labels are wrong."""
+    rng = generator_at(draw, "test", per_class)
+    members = [np.flatnonzero(data.true == true) for true in range(way)]
+    rows = rng.permutation(np.concatenate([rng.permutation(some)[:per_class] for some in members]))
+    return judge(data.x[rows], data.given[rows], way), data.given[rows] != data.true[rows]
+
+
+def _precision(scores: Float[np.ndarray, "n"], wrong: Bool[np.ndarray, "n"]) -> float:
+    """NaN if there is no wrong label to find."""
+    return float(average_precision_score(wrong, -scores)) if wrong.any() else float("nan")
