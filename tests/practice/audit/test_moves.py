@@ -200,18 +200,30 @@ def test_what_has_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_undo_does_not_overwrite_and_can_be_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_undo_does_not_overwrite_and_can_be_repeated(tmp_path: Path, number: int) -> None:
     root = tmp_path / "classes"
     decisions = make(root)
     before = tree(root)
-    apply(root, decisions)
-    (root / "cat" / "0.png").write_text("a new picture of this name")
+    move = apply(root, decisions).done[number]
+    (root / move.source).write_text("a new picture of this name")
+    expected = undo(root, dry_run=True)
     moved = undo(root)
-    assert moved.problems == ["cannot move dog/0-1.png to cat/0.png: there is a file of this name"]
+    assert moved.problems == [f"cannot move {move.target} to {move.source}: there is a file of this name"]
     assert len(moved.done) == 2
-    (root / "cat" / "0.png").unlink()
+    assert moved == expected
+    (root / move.source).unlink()
     assert len(undo(root).done) == 1
     assert tree(root) == before
+
+
+def test_a_dry_run_of_undo_knows_which_names_become_free(tmp_path: Path) -> None:
+    root = tmp_path / "classes"
+    make(root)
+    apply(root, [decision(root, "cat/0.png", "dog"), decision(root, "dog/0.png", "cat")])
+    expected = undo(root, dry_run=True)
+    assert expected.problems == []
+    assert undo(root) == expected
 
 
 def test_a_file_that_vanished_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -85,7 +85,16 @@ class MoveLog:
     def undo(self, dry_run: bool = False) -> Moved:
         """Move everything back, the last move first. What cannot be moved back stays in the log."""
         backwards = [Move(move.target, move.source, number) for number, move in self.in_effect().items()]
-        return self._make(backwards[::-1], lambda move: move, dry_run)
+        left: set[str] = set()  # by the moves of a dry run
+
+        def checked(move: Move) -> Move:
+            if move.target not in left and os.path.lexists(self.root / move.target):
+                raise RunError(f"cannot move {move.source} to {move.target}: there is a file of this name")
+            if dry_run:
+                left.add(move.source)
+            return move
+
+        return self._make(backwards[::-1], checked, dry_run)
 
     def in_effect(self) -> dict[int, Move]:
         """The moves that were made and not undone, by their number."""
@@ -108,7 +117,7 @@ class MoveLog:
         return Moved(done, problems)
 
     def _log_and_move(self, move: Move) -> None:
-        """Log the move, then make it; if that fails, the line is removed again."""
+        """Log the move to a name that is free, then make it; if that fails, the line is removed again."""
         length = self.file.stat().st_size if self.file.exists() else 0
         try:
             with self.file.open("ab") as stream:
@@ -136,8 +145,8 @@ class MoveLog:
         if not (lines := self._lines()):
             return
         source, target = (self.root / path for path in lines[-1][:2])
-        if not os.path.lexists(source) and os.path.lexists(target):
-            return
+        if os.path.lexists(target) and not _same_file(source, target):
+            return  # done: the name was free when the line was written, and the old one may have been taken since
         try:
             if _same_file(source, target):
                 _remove_first_name(source, target)
