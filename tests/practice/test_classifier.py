@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -37,6 +38,19 @@ def test_labels_that_are_wrong_are_survived_and_found() -> None:
     assert ((classifier.label_trust_ < 0.5) == (data.y != data.true)).all()
     assert classifier.noise_ == pytest.approx(1 / 3, abs=0.1)
     assert classifier.classes_.tolist() == sorted(set(new.y))
+
+
+def test_trust_is_learnt_and_judged_by_one_regression(monkeypatch: pytest.MonkeyPatch) -> None:
+    decompositions: list[torch.Size] = []
+    cholesky = torch.linalg.cholesky
+
+    def counted(gram: torch.Tensor) -> torch.Tensor:
+        decompositions.append(gram.shape)
+        return cholesky(gram)
+
+    monkeypatch.setattr(torch.linalg, "cholesky", counted)
+    FewShotClassifier().fit(np.eye(6), [0, 0, 0, 1, 1, 1])
+    assert len(decompositions) == 1
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -51,9 +51,12 @@ def learn(
     """Learn from all samples at once; RunError if they do not fit into memory."""
     check_memory(COPIES * 8 * features.size, f"learning from {len(labels)} samples", "use fewer of them")
     support = as_support(features, labels, way)
-    fitted = head.fit(support)
+    fitted: FittedHead
+    if isinstance(head, Trust):
+        fitted, judged = head.fit_and_judge(support)
+    else:
+        fitted, judged = head.fit(support), Trust().judge(support)
     rejection = Rejection.of(support.x[0]) if rejects else None
-    judged = (head if isinstance(head, Trust) else Trust()).judge(support)
     trust = judged.trust[0].numpy()
     suggested = np.where(np.isnan(trust), labels, judged.posterior[0].nan_to_num(0).argmax(-1).numpy())
     return Learnt(head, features, labels, way, fitted, rejection, trust, suggested, float(judged.noise))

@@ -2,7 +2,9 @@
 
 import io
 import json
+import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPResponse
@@ -189,3 +191,15 @@ def test_ports(review: Review) -> None:
         serving(review, site.port),
     ):
         pass
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium")
+def test_a_narrow_page_begins_with_its_heading(site: Site, tmp_path: Path) -> None:
+    """The list of suspects is below the suspect there, and showing its current row must not scroll the page."""
+    file = tmp_path / "page.png"
+    switches = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    size = ["--window-size=390,900", "--virtual-time-budget=5000", f"--screenshot={file}"]
+    subprocess.run(["chromium", *switches, *size, site.address], check=True, capture_output=True, timeout=60)
+    heading = Image.open(file).convert("L").crop((0, 0, 390, 40))
+    darkest, lightest = heading.getextrema()
+    assert darkest < 100 < 200 < lightest

@@ -69,19 +69,22 @@ class Trust(Head):
             raise ConfigError(f"`head.rounds` must be at least 1, not {self.rounds}")
 
     def fit(self, support: Support) -> LinearHead:
-        scaling = Scaling.of(support.x)
-        regression = _Regression.of(scaling(support.x), self.ridge)
-        found = self._judge(regression, support)
-        return towards(scaling, regression.weights(found.posterior), found.temperature)
+        return self.fit_and_judge(support)[0]
 
     def judge(self, support: Support) -> LabelTrust:
         """The probability that each label is right, judged by a model that has not seen the sample."""
-        regression = _Regression.of(Scaling.of(support.x)(support.x), self.ridge)
+        return self.fit_and_judge(support)[1]
+
+    def fit_and_judge(self, support: Support) -> tuple[LinearHead, LabelTrust]:
+        """The classifier and the trust in each label, which come from the same rounds."""
+        scaling = Scaling.of(support.x)
+        regression = _Regression.of(scaling(support.x), self.ridge)
         found, unknown = self._judge(regression, support), ~can_be_judged(support)
-        return found._replace(
+        judged = found._replace(
             posterior=found.posterior.masked_fill(unknown[..., None], torch.nan),
             trust=found.trust.masked_fill(unknown, torch.nan),
         )
+        return towards(scaling, regression.weights(found.posterior), found.temperature), judged
 
     def _judge(self, regression: "_Regression", support: Support) -> LabelTrust:
         """The state after the last round. A sample that cannot be judged keeps its label."""
