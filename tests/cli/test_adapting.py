@@ -71,6 +71,16 @@ def test_predict_answers_what_python_answers(cli: Cli, pets: Path, model: str) -
     assert "all 15 pictures" in cli("predict", model, "pets", "--show", "2").out
 
 
+def test_tables_of_answers_are_harmless_in_spreadsheets(cli: Cli, pets: Path) -> None:
+    (pets / "blue").rename(pets / "=blue")
+    (pets / "=blue" / "0.png").rename("=SUM(A1).png")
+    cli("adapt", "pets", "--out", "m.safetensors", "--backbone", "tiny")
+    printed = cli("predict", "m.safetensors", "=SUM(A1).png", "pets/green/0.png", "--csv", "a.csv")
+    assert printed.code == 0, printed.err
+    rows = [line.split(",")[:2] for line in Path("a.csv").read_text().splitlines()]
+    assert rows == [["path", "answer"], ["./=SUM(A1).png", "'=blue"], ["pets/green/0.png", "green"]]
+
+
 def test_broken_pictures_do_not_stop_the_others(cli: Cli, pets: Path, model: str) -> None:
     Path("broken.jpg").write_text("no picture")
     printed = cli("predict", model, "broken.jpg", "pets/blue/0.png", "missing.png")
@@ -78,6 +88,7 @@ def test_broken_pictures_do_not_stop_the_others(cli: Cli, pets: Path, model: str
     assert "blue/0.png" in printed.out
     assert "broken.jpg is not an image" in printed.out
     assert "2 of 3 pictures cannot be read" in printed.problem()
+    assert cli("predict", model, "broken.jpg").out == "./broken.jpg is not an image of a known type\n"
     found = json.loads(cli("predict", model, "broken.jpg", "--json").out)
     assert found["predictions"] == []
     assert "broken.jpg" in found["failed"]

@@ -103,7 +103,8 @@ def predict(options: PredictOptions) -> None:
     if options.output.json:
         print(json.dumps({"predictions": [one._asdict() for one in answers], "failed": failed}))
     elif not options.output.quiet:
-        show_answers(answers, options.show)
+        if answers:
+            show_answers(answers, options.show)
         print("".join(printable(problem) + "\n" for problem in failed.values()), end="")
         if options.csv is not None:
             print(printable(f"wrote {options.csv}"))

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from eigen_reptile.cli.output import show_table
 from eigen_reptile.practice.card import Card
-from eigen_reptile.runtime.text import printable
+from eigen_reptile.runtime.text import name_cell, path_cell, printable
 
 
 class Answer(NamedTuple):
@@ -74,13 +74,13 @@ def show_answers(answers: Sequence[Answer], show: int) -> None:
 
 
 def answers_as_csv(answers: Sequence[Answer]) -> bytes:
-    """A line for each picture."""
+    """A line for each picture. A path or class that a spreadsheet would take for a formula is made harmless."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["path", "answer", "probability", "p_value"])
     for one in answers:
         p_value = "" if one.p_value is None else f"{one.p_value:.6g}"
-        writer.writerow([one.path, one.answer, f"{one.probability:.6g}", p_value])
+        writer.writerow([path_cell(one.path), name_cell(one.answer), f"{one.probability:.6g}", p_value])
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 

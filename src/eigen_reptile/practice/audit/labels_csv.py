@@ -7,10 +7,9 @@ from pathlib import Path
 
 from eigen_reptile.practice.audit.audit import Audit
 from eigen_reptile.runtime.files import write_atomically
+from eigen_reptile.runtime.text import name_cell, path_cell
 
 COLUMNS = ("path", "given", "suggested", "trust", "nearest evidence")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What starts with one of these is a formula for some spreadsheet."""
 
 
 def write_labels(file: Path, audit: Audit, paths: Sequence[str]) -> None:
@@ -23,12 +22,7 @@ def write_labels(file: Path, audit: Audit, paths: Sequence[str]) -> None:
     table = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC)
     table.writerow(COLUMNS)
     for row in audit.rows():
-        evidence = "" if row.evidence is None else _harmless(paths[row.evidence], "./")
+        evidence = "" if row.evidence is None else path_cell(paths[row.evidence])
         trust: float | str = "" if row.trust is None else round(row.trust, 4)
-        classes = (_harmless(row.given, "'"), _harmless(row.suggested, "'"))
-        table.writerow((_harmless(paths[row.sample], "./"), *classes, trust, evidence))
+        table.writerow((path_cell(paths[row.sample]), name_cell(row.given), name_cell(row.suggested), trust, evidence))
     write_atomically(file, text.getvalue().encode("utf-8", errors="backslashreplace"))
-
-
-def _harmless(cell: str, prefix: str) -> str:
-    return prefix + cell if cell.startswith(FORMULA) else cell
