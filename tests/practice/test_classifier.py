@@ -44,7 +44,7 @@ def test_trust_is_learnt_and_judged_by_one_regression(monkeypatch: pytest.Monkey
     decompositions: list[torch.Size] = []
     cholesky = torch.linalg.cholesky
 
-    def counted(gram: torch.Tensor) -> torch.Tensor:
+    def counted(gram: torch.Tensor) -> Any:
         decompositions.append(gram.shape)
         return cholesky(gram)
 
