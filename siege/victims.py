@@ -32,6 +32,7 @@ TRAIN_IMAGES = (
 )
 EVAL = (*("eval", "runs/images", "--quiet", "--data.root", "images", "--evaluation.tasks", "8", "--out", "runs/again"),)
 REPORT = ("report", "runs", "--out", "report", "--quiet")
+ADAPT = ("adapt", "images", "--backbone", "runs/images", "--quiet", "--out", "model.safetensors")
 NOISE = (
     *("data", "noise", "folder", "--data.root", "images", "--data.size", "12", "--data.least", "2", "--json"),
     *("--task.way", "2", "--task.shots", "2"),
