@@ -119,6 +119,17 @@ def test_files_are_moved_without_overwriting_and_back_exactly(tmp_path: Path) ->
     assert tree(root) == after
 
 
+def test_files_that_change_places_are_moved_once(tmp_path: Path) -> None:
+    root = tmp_path / "classes"
+    make(root)
+    decisions = [decision(root, "cat/0.png", "dog"), decision(root, "dog/0.png", "cat")]
+    assert len(apply(root, decisions).done) == 2
+    assert (root / "cat/0.png").read_text() == "dog 0"
+    before = tree(root)
+    assert apply(root, decisions) == Moved([], [])
+    assert tree(root) == before
+
+
 def test_dry_runs_change_nothing_and_say_the_same(tmp_path: Path) -> None:
     root = tmp_path / "classes"
     decisions = make(root)

@@ -72,8 +72,8 @@ class MoveLog:
 
     def apply(self, decisions: Sequence[Decision], dry_run: bool = False) -> Moved:
         """Move every file whose suggestion was accepted into the folder of the suggested class, if it is not there."""
-        gone = {move.source for move in self.in_effect().values() if not os.path.lexists(self.root / move.source)}
-        accepted = [one for one in decisions if one.verdict == "accept" and one.path not in gone]
+        moved = {move.source for move in self.in_effect().values()}
+        accepted = [one for one in decisions if one.verdict == "accept" and not self._was_made(one, moved)]
         taken: set[str] = set()  # by the moves of a dry run
 
         def move_of(decision: Decision) -> Move:
@@ -179,6 +179,13 @@ class MoveLog:
         if place.parent.is_symlink():
             raise RunError(f"did not move {_shown(path)}: the folder {place.parent} is a link")
         return place
+
+    def _was_made(self, decision: Decision, moved: set[str]) -> bool:
+        """Whether the file was moved away. Another one may have its path now, if its class was suggested for that."""
+        if decision.path not in moved:
+            return False
+        place = self._place(decision.path)
+        return not os.path.lexists(place) or content_hash(place) != decision.sha256
 
     def _check(self, decision: Decision) -> None:
         """RunError if the file is not what was decided about."""
