@@ -13,6 +13,8 @@ from typing import final
 import torch
 
 # Imported here, the commands do not have to import them in each case.
+import eigen_reptile.cli.auditing
+import eigen_reptile.cli.classifying
 import eigen_reptile.cli.experiments
 import eigen_reptile.cli.inspect
 import eigen_reptile.cli.listing

@@ -17,9 +17,22 @@ from siege import command
 from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, install, send_to_self
 from siege.mutate import damage_file
-from siege.victims import EVAL, NOISE, REPORT, TRAIN_IMAGES, TRAIN_SINE, difference, digests, numbers_of, write_images
+from siege.victims import (
+    ADAPT,
+    EVAL,
+    NOISE,
+    REPORT,
+    TRAIN_IMAGES,
+    TRAIN_SINE,
+    difference,
+    digests,
+    features_in,
+    numbers_of,
+    write_images,
+)
 
 COMPARE = ("compare", "runs/images", "runs/other", "--json")
+PREDICT = ("predict", "model.safetensors", "images", "--json")
 FROM_ZIP = ("eval", "runs/images", "--quiet", "--data.root", "images.zip", "--out", "runs/again")
 LABELS = (
     *NOISE[:-8],
@@ -39,6 +52,10 @@ SPEED_ROWS: list[list[str | float]] = [
     ["5 tasks", "plain PyTorch", 10.0, 9.0, 12.0, 1.0],
     ["5 tasks", "x", 15.5, 14, 16, 1.5],
 ]
+
+
+FIRST = {"cached": (*EVAL[:-1], "runs/first"), "adapted": ADAPT}
+"""Commands that are run before the damage is done."""
 
 
 class Target(NamedTuple):
@@ -80,6 +97,8 @@ TARGETS = {
         "runs/images/example.safetensors", REPORT, _left(digests("report/**/*")), "finished", optional=True
     ),
     "cache": Target("cache/*/*", EVAL, AGAIN, "cached"),
+    "model": Target("model.safetensors", PREDICT, _printed, "adapted"),
+    "cache of features": Target("cache/features/*", ADAPT, _left(features_in("model.safetensors")), "adapted"),
     "zip": Target("images.zip", FROM_ZIP, AGAIN, "finished"),
     "image": Target("images/*/*.png", EVAL, AGAIN, "finished", vouched=False),
     "labels": Target("labels.csv", LABELS, _printed, "finished", vouched=False),
@@ -145,10 +164,9 @@ def _start(target: Target, shared: Path, folder: Path) -> None:
     shutil.copytree(
         shared / ("interrupted" if target.before == "interrupted" else "finished"), folder, dirs_exist_ok=True
     )
-    if target.before == "cached":
-        command.must_succeed((*EVAL[:-1], "runs/first"), folder)
-    else:
-        shutil.rmtree(folder / "cache", ignore_errors=True)
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    if target.before in FIRST:
+        command.must_succeed(FIRST[target.before], folder)
 
 
 def _expected(name: str, target: Target, shared: Path) -> Any:

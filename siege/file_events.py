@@ -18,28 +18,29 @@ from siege.case import BrokenPromiseError
 AuditHook = Callable[[str, tuple[Any, ...]], None]
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-CHANGES = {
-    "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
-}  # fmt: skip
+CHANGES = dict.fromkeys(("os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.chown"), (0,)) | {
+    "os.rename": (0, 1),
+    "os.link": (0, 1),
+    "os.symlink": (1,),
+}
+"""Events, and which of their arguments are paths that change."""
 FOREIGN_CODE = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "subprocess.Popen", "pickle.find_class"}
 HARMLESS = ("/dev/null", "/dev/tty", "/dev/shm/pym-", "/proc/self/")
 """Devices, and memory that Python shares between processes."""
 
 
-def changed_path(event: str, args: tuple[Any, ...]) -> str | None:
-    """The path that an event is about to write, create, rename or remove; None for other events."""
+def changed_paths(event: str, args: tuple[Any, ...]) -> list[str]:
+    """The paths that an event is about to write, create, rename or remove; none for other events."""
     if event == "open":
         path, _, flags = args
-        if not (isinstance(flags, int) and flags & WRITING):
-            return None
+        paths = [path] if isinstance(flags, int) and flags & WRITING else []
     elif event in CHANGES:
-        path = args[0]
+        paths = [args[place] for place in CHANGES[event]]
     else:
-        return None
-    if isinstance(path, int) or path is None:
-        return None
-    text = os.fsdecode(path)
-    return None if text.startswith(HARMLESS) else os.path.abspath(text)  # noqa: PTH100 (links are not to be followed)
+        return []
+    texts = [os.fsdecode(path) for path in paths if not isinstance(path, int) and path is not None]
+    # Links are not to be followed.
+    return [os.path.abspath(text) for text in texts if not text.startswith(HARMLESS)]  # noqa: PTH100
 
 
 def forbid_elsewhere(folder: Path, programs: tuple[str, ...]) -> AuditHook:
@@ -47,9 +48,9 @@ def forbid_elsewhere(folder: Path, programs: tuple[str, ...]) -> AuditHook:
     inside = f"{folder}{os.sep}"
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        path = changed_path(event, args)
-        if path is not None and not f"{path}{os.sep}".startswith(inside):
-            raise BrokenPromiseError(f"{event} of {path}, which is outside of {folder}")
+        for path in changed_paths(event, args):
+            if not f"{path}{os.sep}".startswith(inside):
+                raise BrokenPromiseError(f"{event} of {path}, which is outside of {folder}")
         if event in FOREIGN_CODE and not any(fnmatch(Path(os.fsdecode(args[0])).name, known) for known in programs):
             raise BrokenPromiseError(f"{event} of {args[0]!r:.80}")
 
@@ -62,8 +63,7 @@ def at_change(count: int, act: Callable[[], None], folder: Path) -> AuditHook:
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         nonlocal seen
-        path = changed_path(event, args)
-        if path is not None and path.startswith(inside):
+        if any(path.startswith(inside) for path in changed_paths(event, args)):
             seen += 1
             if seen >= count:
                 act()

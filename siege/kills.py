@@ -11,7 +11,7 @@ from pathlib import Path
 from siege import command
 from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, install, send_to_self
-from siege.victims import Victim, Victims
+from siege.victims import UNDO, Victim, Victims
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_KILLS = 3
@@ -20,19 +20,45 @@ MOST_KILLS = 3
 
 def _prepare(folder: Path) -> Mapping[str, Prepare]:
     victims = Victims(folder)
-    return {
-        f"{name}, {number.name}": partial(_killing, victims, name, number)
-        for number in SIGNALS
-        for name in Victims.NAMES
-    }
+    attacks: dict[str, Prepare] = {}
+    for number in SIGNALS:
+        attacks |= {f"{name}, {number.name}": partial(_killing, victims, name, number) for name in Victims.NAMES}
+        attacks[f"move pictures and back, {number.name}"] = partial(_killing_undo, victims, number)
+    return attacks
 
 
 def _killing(victims: Victims, name: str, number: signal.Signals) -> Attack:
     return partial(_kill, victims[name], number)
 
 
+def _killing_undo(victims: Victims, number: signal.Signals) -> Attack:
+    return partial(_kill_and_undo, victims["move pictures"], number)
+
+
 def _kill(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:
     shutil.copytree(victim.before, folder, dirs_exist_ok=True)
+    kills = _kill_some_times(victim, number, rng, folder)
+    command.must_succeed(victim.args, folder)
+    victim.check(folder)
+    return f"same bits after {_times(kills)}"
+
+
+def _kill_and_undo(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> str:
+    """Wherever moving and moving back were killed, in the end every picture is where it was."""
+    shutil.copytree(victim.before, folder, dirs_exist_ok=True)
+    back = victim._replace(args=UNDO, expected=victim.outcome(folder))
+    kills = sum(_kill_some_times(one, number, rng, folder) for one in (victim, back))
+    command.must_succeed(UNDO, folder)
+    back.check(folder)
+    return f"same bits after {_times(kills)}"
+
+
+def _times(kills: int) -> str:
+    return "1 kill" if kills == 1 else f"{kills} kills"
+
+
+def _kill_some_times(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> int:
+    """Kill the command, repeat it and kill it again; how many times it did not end before."""
     kills = 0
     for _ in range(rng.randint(1, MOST_KILLS)):
         printed = _interrupted(victim, number, rng, folder)
@@ -44,9 +70,7 @@ def _kill(victim: Victim, number: signal.Signals, rng: random.Random, folder: Pa
         if number != signal.SIGKILL:
             _check_loss(folder, printed)
         kills += 1
-    command.must_succeed(victim.args, folder)
-    victim.check(folder)
-    return f"same bits after {kills} kills" if kills != 1 else "same bits after 1 kill"
+    return kills
 
 
 def _interrupted(victim: Victim, number: signal.Signals, rng: random.Random, folder: Path) -> command.Printed:
@@ -74,7 +98,7 @@ def _check_loss(folder: Path, printed: command.Printed) -> None:
 
 
 KILLS = Part(
-    "kill train, eval, report and the building of a cache at random moments, repeat the command, compare bit for bit",
+    "kill train, eval, report, adapt, audit and the building of a cache at random moments, repeat, compare bit for bit",
     _prepare,
     Limits(seconds=600),
 )

@@ -4,15 +4,21 @@ import hashlib
 import json
 import mmap
 import shutil
+import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import safetensors.numpy
 from PIL import Image
 
+from eigen_reptile.practice.audit.decisions import FILE as DECISIONS, Decision, content_hash
+from eigen_reptile.practice.model_file import read_model
+from eigen_reptile.runtime.files import write_json
 from siege import command
 from siege.case import BrokenPromiseError
 from siege.file_events import count_changes, install
@@ -32,6 +38,9 @@ TRAIN_IMAGES = (
 )
 EVAL = (*("eval", "runs/images", "--quiet", "--data.root", "images", "--evaluation.tasks", "8", "--out", "runs/again"),)
 REPORT = ("report", "runs", "--out", "report", "--quiet")
+APPLY = ("audit", "images", "--apply", "--quiet")
+UNDO = ("audit", "images", "--undo", "--quiet")
+ADAPT = ("adapt", "images", "--backbone", "runs/images", "--quiet", "--out", "model.safetensors")
 NOISE = (
     *("data", "noise", "folder", "--data.root", "images", "--data.size", "12", "--data.least", "2", "--json"),
     *("--task.way", "2", "--task.shots", "2"),
@@ -42,7 +51,7 @@ MEASURED = ("measure", "steps", "replicas", "choice", "snapshots", "test")
 """The entries of a result that depend on nothing but the experiment."""
 LEARNT = ("theta", "best.", "inner_state.", "outer.", "diverged_at")
 """How the names of the tensors in a checkpoint begin that training computes."""
-LEFTOVERS = (".tmp", ".part")
+LEFTOVERS = (".tmp", ".part", "-journal")
 
 
 class Victim(NamedTuple):
@@ -58,11 +67,20 @@ class Victim(NamedTuple):
     """How long it takes."""
     changes: int
     """How many times it changes something on the disk."""
+    features: Mapping[str, str] = MappingProxyType({})
+    """What it adds to the cache of features, by sample."""
 
-    def check(self, folder: Path) -> None:
-        """BrokenPromiseError if anything differs from an undisturbed run, or was left over."""
+    def check(self, folder: Path, cache_may_fail: bool = False) -> None:
+        """BrokenPromiseError if anything differs from an undisturbed run, or was left over.
+
+        If the disk fails, features need not be cached, but no others may be in the cache.
+        """
         if (found := self.outcome(folder)) != self.expected:
             raise BrokenPromiseError(f"{' '.join(self.args[:3])}: {difference(self.expected, found)}")
+        cached = cached_features(folder)
+        expected = {key: value for key, value in self.features.items() if key in cached or not cache_may_fail}
+        if cached != expected:
+            raise BrokenPromiseError(f"{' '.join(self.args[:3])}, features: {difference(expected, cached)}")
         if left := [path.name for path in folder.rglob("*") if path.name.endswith(LEFTOVERS)]:
             raise BrokenPromiseError(f"{' '.join(self.args[:3])} left {left[0]}")
 
@@ -71,7 +89,7 @@ class Victim(NamedTuple):
 class Victims:
     """The commands, each of which is run once, undisturbed, when it is first asked for."""
 
-    NAMES = ("train", "train with a cache", "evaluate", "report", "cache")
+    NAMES = ("train", "train with a cache", "evaluate", "report", "cache", "adapt", "move pictures")
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,10 +111,14 @@ class Victims:
                 return measure(EVAL, self._place("runs"), numbers_of("runs/again"))
             case "report":
                 return measure(REPORT, self._place("runs"), digests("report/**/*"))
+            case "adapt":
+                return measure(ADAPT, self._place("runs"), model_in("model.safetensors"))
+            case "move pictures":
+                return measure(APPLY, self._place("decided"), digests("images/**/*"))
         return measure(NOISE, self._place("images"), everything(digests("cache/*/*.npy"), digests("noise.png")))
 
     def _place(self, name: str) -> Path:
-        """A folder with what a command needs: nothing, images, or also runs."""
+        """A folder with what a command needs: nothing, images, or also runs, or decisions about the images."""
         place = self._folder / name
         if not place.exists():
             place.mkdir()
@@ -105,6 +127,8 @@ class Victims:
             if name == "runs":
                 for args in (TRAIN_SINE, TRAIN_IMAGES):
                     command.must_succeed(args, place)
+            if name == "decided":
+                write_decisions(place / "images", place / "images-audit")
         return place
 
 
@@ -117,7 +141,8 @@ def measure(args: tuple[str, ...], before: Path, outcome: Callable[[Path], Any])
     seconds = time.monotonic() - started
     if printed.code != 0:
         raise BrokenPromiseError(f"{' '.join(args[:3])} failed undisturbed: {printed.err[-500:]}")
-    return Victim(args, before, outcome(folder), outcome, seconds, int.from_bytes(counter[:8], "little"))
+    changes = int.from_bytes(counter[:8], "little")
+    return Victim(args, before, outcome(folder), outcome, seconds, changes, cached_features(folder))
 
 
 def write_images(folder: Path) -> None:
@@ -129,6 +154,51 @@ def write_images(folder: Path) -> None:
         for number in range(6):
             pixels = np.clip(pattern + rng.integers(-40, 41, size=(12, 12)), 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / f"class {label}" / f"{number}.png")
+
+
+def write_decisions(images: Path, audit: Path) -> None:
+    """Two pictures of each class are to be moved to the next one, where their names are taken."""
+    audit.mkdir()
+    labels = sorted(folder.name for folder in images.iterdir())
+    decisions = [
+        Decision(f"{label}/{number}.png", content_hash(images / label / f"{number}.png"), label, suggested, "accept")
+        for label, suggested in zip(labels, [*labels[1:], labels[0]], strict=True)
+        for number in range(2)
+    ]
+    write_json(audit / DECISIONS, [one._asdict() for one in decisions])
+
+
+def model_in(path: str) -> Callable[[Path], Any]:
+    """All that is in a model file but the time at which it was written."""
+
+    def content(folder: Path) -> Any:
+        description, tensors = read_model(folder / path)
+        found = json.loads(description)
+        del found["card"]["time"]
+        return [found, {name: digest(tensor.numpy().tobytes()) for name, tensor in tensors.items()}]
+
+    return content
+
+
+def features_in(path: str) -> Callable[[Path], Any]:
+    """The features in a model file and their labels, up to rounding, which depends on how many are computed at once."""
+
+    def content(folder: Path) -> Any:
+        tensors = read_model(folder / path).tensors
+        return [tensors["support.features"].double().round(decimals=4).tolist(), tensors["support.labels"].tolist()]
+
+    return content
+
+
+def cached_features(folder: Path) -> dict[str, str]:
+    """What is in the cache of features, by sample."""
+    file = folder / "cache" / "features" / "features.sqlite"
+    if not file.exists():
+        return {}
+    with closing(sqlite3.connect(file)) as database:
+        tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+        rows = database.execute("SELECT backbone, sample, features, checksum FROM features") if tables else ()
+        return {digest(repr(row[:2]).encode()): digest(repr(row[2:]).encode()) for row in rows}
 
 
 def numbers_of(run: str) -> Callable[[Path], Any]:

@@ -23,18 +23,31 @@ FORMS = (
 SIDES = (1, 2, 100, 8192, 8193, 65_535, 2**26, 2**31 - 1)
 
 
+Picture = tuple[str, bytes]
+"""The suffix of a file, and its content."""
+
+
 def damaged(rng: random.Random, folder: Path) -> str:
-    kind, mode = rng.choice(FORMS)
-    return _read(rng, folder, kind.lower(), mutated(rng, _image(kind, mode, rng.choice((3, 20)))))
+    return _read(rng, folder, damaged_picture(rng))
 
 
 def generated(rng: random.Random, folder: Path) -> str:
+    return _read(rng, folder, generated_picture(rng))
+
+
+def damaged_picture(rng: random.Random) -> Picture:
+    kind, mode = rng.choice(FORMS)
+    return kind.lower(), mutated(rng, _image(kind, mode, rng.choice((3, 20))))
+
+
+def generated_picture(rng: random.Random) -> Picture:
     """PNGs with right checksums and wrong content, JPEGs with runs of marks, and headers that claim huge sizes."""
     make = rng.choice((_png, _png, _jpeg, _ppm, _gif, _bmp, _tiff))
-    return _read(rng, folder, make.__name__[1:], make(rng))
+    return make.__name__[1:], make(rng)
 
 
-def _read(rng: random.Random, folder: Path, suffix: str, data: bytes) -> str:
+def _read(rng: random.Random, folder: Path, picture: Picture) -> str:
+    suffix, data = picture
     name = f"x.{suffix}"
     (folder / name).write_bytes(data)
     outcome_of(lambda: is_greyscale(data), ValueError)
@@ -62,7 +75,7 @@ def _png(rng: random.Random) -> bytes:
         *[(b"tRNS", bytes(rng.choice((1, 2, 6, 256))))] * (rng.random() < 0.3),
         *[(rng.choice((b"iCCP", b"zTXt", b"iTXt", b"eXIf", b"acTL", b"fcTL")), _zipped_text(rng))]
         * (rng.random() < 0.3),
-        (b"IDAT", zlib.compress(bytes(size), 1)),
+        (b"IDAT", _zipped_zeros(size)),
         (b"IEND", b""),
     ]
     if rng.random() < 0.2:
@@ -71,7 +84,12 @@ def _png(rng: random.Random) -> bytes:
 
 
 def _zipped_text(rng: random.Random) -> bytes:
-    return b"name\x00\x00" + zlib.compress(bytes(rng.choice((10, 1 << 20, 1 << 24))), 1)
+    return b"name\x00\x00" + _zipped_zeros(rng.choice((10, 1 << 20, 1 << 24)))
+
+
+@cache
+def _zipped_zeros(size: int) -> bytes:
+    return zlib.compress(bytes(size), 1)
 
 
 def _chunk(rng: random.Random, name: bytes, data: bytes) -> bytes:

@@ -35,14 +35,14 @@ class Run:
     """A finished run, whose files are damaged."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.home = folder
         self.folder = folder / "runs/images"
 
     def make(self) -> None:
         """Train it, unless that was done."""
         if not self.folder.exists():
-            write_images(self._folder / "images")
-            command.must_succeed(TRAIN_IMAGES, self._folder)
+            write_images(self.home / "images")
+            command.must_succeed(TRAIN_IMAGES, self.home)
 
     def json(self, name: str) -> Any:
         return json.loads((self.folder / name).read_text())

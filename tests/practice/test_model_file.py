@@ -183,6 +183,8 @@ def test_descriptions_that_make_no_sense_are_refused(model: Path, entries: dict[
         ("support.labels", torch.full((24,), -1)),
         ("support.suggested", torch.zeros(3, dtype=torch.int64)),
         ("head.weight", torch.zeros(4, 31, dtype=torch.float64)),
+        ("head.weight", torch.full((4, 32), torch.nan, dtype=torch.float64)),
+        ("head.bias", torch.full((4,), torch.inf, dtype=torch.float64)),
         ("rejection.nearest", torch.zeros(1)),
     ],
 )
@@ -190,6 +192,13 @@ def test_tensors_of_a_wrong_form_are_refused(model: Path, name: str, tensor: tor
     content = read_model(model)
     write_model(model, content._replace(tensors=content.tensors | {name: tensor}))
     assert "is damaged" in refused(model)
+
+
+def test_a_head_does_not_learn_again_with_the_settings_of_a_file(model: Path) -> None:
+    changed(model, head={"kind": "Rnnp", "settings": {"share": 0.8, "rounds": 10**12}})
+    content = read_model(model)
+    write_model(model, content._replace(tensors={k: v for k, v in content.tensors.items() if k != "head.weight"}))
+    assert "no tensor head.weight" in refused(model)
 
 
 def test_another_version_is_refused(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

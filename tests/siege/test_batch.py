@@ -13,7 +13,7 @@ import pytest
 
 from siege.batch import Attacks, Verdict, run_cases
 from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
-from siege.file_events import at_change, changed_path, fail_with, send_to_self
+from siege.file_events import at_change, changed_paths, fail_with, send_to_self
 from siege.forks import fork, wait
 
 LIMITS = Limits(seconds=20, cpu_seconds=0.3, growth=1 << 26)
@@ -124,11 +124,13 @@ def test_a_case_that_only_waits_is_ended_too(tmp_path: Path) -> None:
 
 
 def test_changes_are_told_from_reading() -> None:
-    assert changed_path("open", ("a", "r", os.O_RDONLY)) is None
-    assert changed_path("open", ("a", "w", os.O_WRONLY)) == str(Path.cwd() / "a")
-    assert changed_path("os.rename", (b"/x/a", "b", -1, -1)) == "/x/a"
-    assert changed_path("os.listdir", ("a",)) is None
-    assert changed_path("open", ("/dev/null", "w", os.O_WRONLY)) is None
+    assert changed_paths("open", ("a", "r", os.O_RDONLY)) == []
+    assert changed_paths("open", ("a", "w", os.O_WRONLY)) == [str(Path.cwd() / "a")]
+    assert changed_paths("os.rename", (b"/x/a", "b", -1, -1)) == ["/x/a", str(Path.cwd() / "b")]
+    assert changed_paths("os.link", ("/x/a", "/y/b", -1, -1)) == ["/x/a", "/y/b"]
+    assert changed_paths("os.symlink", ("/x/a", "/y/b", -1)) == ["/y/b"]
+    assert changed_paths("os.listdir", ("a",)) == []
+    assert changed_paths("open", ("/dev/null", "w", os.O_WRONLY)) == []
 
 
 def test_a_fault_happens_at_the_change_of_its_number(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.practice.backbones import Backbone, SavedBackbone, load_backbone
 from eigen_reptile.practice.card import Card
-from eigen_reptile.practice.heads import HEADS, Head, LinearHead
+from eigen_reptile.practice.heads import HEADS, FittedHead, Head, LinearHead, NearestNeighbours
 from eigen_reptile.practice.learnt import Learnt, as_support
 from eigen_reptile.practice.model_file import ModelFile, read_model, take_tensor
 from eigen_reptile.practice.rejection import Rejection, check_rate
@@ -169,22 +169,28 @@ def _learnt(found: Description, tensors: dict[str, Tensor]) -> Learnt:
     labels = take_tensor(tensors, "support.labels", torch.int64, (m,))
     suggested = take_tensor(tensors, "support.suggested", torch.int64, (m,))
     trust = take_tensor(tensors, "support.trust", torch.float64, (m,))
+    if way > m:
+        raise ValueError(f"it has {way} classes, but only {m} samples")
     if not features.isfinite().all() or not all(one.min() >= 0 and one.max() < way for one in (labels, suggested)):
         raise ValueError("its features must be finite, and its labels must be among the classes")
     rejection = None
     if found.card.reject is not None:
         rejection = Rejection(features.double(), take_tensor(tensors, "rejection.nearest", torch.float64, (m,)))
     x, y = features.numpy(), labels.numpy()
-    fitted = _linear_head(tensors, way, F) or head.fit(as_support(x, y, way))
+    if isinstance(head, NearestNeighbours):  # it keeps the support, and learns nothing from it
+        fitted: FittedHead = head.fit(as_support(x, y, way))
+    else:
+        fitted = _linear_head(tensors, way, F)
     return Learnt(head, x, y, way, fitted, rejection, trust.numpy(), suggested.numpy(), found.noise)
 
 
-def _linear_head(tensors: dict[str, Tensor], way: int, F: int) -> LinearHead | None:
-    """The head, if it is linear; others learn again from the support when they are read."""
-    if "head.weight" not in tensors:
-        return None
+def _linear_head(tensors: dict[str, Tensor], way: int, F: int) -> LinearHead:
+    """What the head has learnt: it does not learn again, which could take any time with the settings of a file."""
     weight = take_tensor(tensors, "head.weight", torch.float64, (way, F))
-    return LinearHead(weight[None], take_tensor(tensors, "head.bias", torch.float64, (way,))[None])
+    bias = take_tensor(tensors, "head.bias", torch.float64, (way,))
+    if not (weight.isfinite().all() and bias.isfinite().all()):
+        raise ValueError("the weights of its head must be finite")
+    return LinearHead(weight[None], bias[None])
 
 
 def _head(saved: SavedHead) -> Head:

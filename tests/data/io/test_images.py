@@ -248,6 +248,19 @@ def test_file_that_is_no_usable_image_is_rejected_with_the_reason(tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
+def compressed_tiff(side: int, bits: int, rows: int) -> bytes:
+    """A greyscale TIFF with LZW compression that claims to have strips of this many rows."""
+    tags = {256: side, 257: side, 258: bits, 259: 5, 262: 1, 273: 200, 277: 1, 278: rows, 279: 100}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(300)
+
+
+def test_a_compressed_tiff_with_large_strips_is_rejected_before_they_are_decoded(tmp_path: Path) -> None:
+    for rows, reason in ((8192, "has parts of more than"), (2**32 - 1, "has parts of more than"), (64, "cannot be")):
+        with pytest.raises(UnreadableFileError, match=rf"image\.png {reason}"):
+            read(tmp_path, compressed_tiff(8192, 32, rows), ImageFormat(8, "L", stretch_to_square))
+
+
 @pytest.mark.parametrize("kind", ["GIF", "PNG"])
 def test_truncated_palette_image_is_broken_wherever_it_ends(kind: str) -> None:
     noise = Image.fromarray(np.random.default_rng(3).integers(0, 256, (20, 24, 3), dtype=np.uint8)).quantize(256)

@@ -119,6 +119,17 @@ def test_files_are_moved_without_overwriting_and_back_exactly(tmp_path: Path) ->
     assert tree(root) == after
 
 
+def test_files_that_change_places_are_moved_once(tmp_path: Path) -> None:
+    root = tmp_path / "classes"
+    make(root)
+    decisions = [decision(root, "cat/0.png", "dog"), decision(root, "dog/0.png", "cat")]
+    assert len(apply(root, decisions).done) == 2
+    assert (root / "cat/0.png").read_text() == "dog 0"
+    before = tree(root)
+    assert apply(root, decisions) == Moved([], [])
+    assert tree(root) == before
+
+
 def test_dry_runs_change_nothing_and_say_the_same(tmp_path: Path) -> None:
     root = tmp_path / "classes"
     decisions = make(root)
@@ -298,6 +309,49 @@ def test_nothing_outside_of_the_classes_is_moved(tmp_path: Path, path: str) -> N
         undo(root)
     assert tree(root) == before
     assert (tmp_path / "x.png").exists()
+
+
+def test_nothing_is_moved_through_a_link_to_another_folder(tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "classes", tmp_path / "elsewhere"
+    make(root)
+    elsewhere.mkdir()
+    (elsewhere / "key").write_text("precious")
+    (root / "way out").symlink_to(elsewhere)
+    before = tree(tmp_path)
+    moved = apply(root, [decision(root, "cat/0.png", "way out"), decision(root, "way out/key", "dog")])
+    assert moved.done == []
+    assert all("is a link" in problem for problem in moved.problems)
+    log = tmp_path / "out" / FOLDER / FILE
+    for source, target in (("cat/0.png", "way out/new.png"), ("way out/key", "cat/key")):
+        log.write_text(f'{{"source": "{source}", "target": "{target}", "undoes": null}}\n')
+        undo(root)
+    assert {path: content for path, content in tree(tmp_path).items() if not path.startswith("out")} == before
+
+
+def test_a_log_that_moves_a_file_to_itself_removes_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "classes"
+    make(root)
+    (root / "also cat").symlink_to(root / "cat")
+    before = tree(root)
+    log = tmp_path / "out" / FOLDER / FILE
+    log.parent.mkdir(parents=True)
+    log.write_text('{"source": "also cat/0.png", "target": "cat/0.png", "undoes": null}\n')
+    undo(root)
+    log.write_text('{"source": "cat/0.png", "target": "cat/0.png", "undoes": null}\n')
+    with pytest.raises(RunError, match=r"damaged: cat/0.png is moved to itself"):
+        undo(root)
+    assert tree(root) == before
+
+
+def test_messages_about_long_paths_are_short(tmp_path: Path) -> None:
+    root, path = tmp_path / "classes", "cat/" + "x" * 9000
+    make(root)
+    (problem,) = apply(root, [Decision(path, "", "cat", "dog", "accept")]).problems
+    assert len(problem) < 1000
+    (tmp_path / "out" / FOLDER / FILE).write_text(f'{{"source": "{path}/x", "target": "cat/1.png", "undoes": null}}\n')
+    with pytest.raises(RunError, match="damaged") as refused:
+        undo(root)
+    assert len(str(refused.value)) < 1000
 
 
 def test_two_commands_do_not_move_at_once(tmp_path: Path) -> None:

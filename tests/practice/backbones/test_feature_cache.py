@@ -1,6 +1,7 @@
 """Features are computed once; damage is noticed, and computed again."""
 
 import sqlite3
+import struct
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -114,6 +115,44 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, damage: str) -> None:
     if damage != "truncated":  # from which SQLite recovers, but not without a trace
         assert counted.samples == 20
         assert check_features(tmp_path) == []
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS sample, x AS features FROM c"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DROP TABLE features", f"CREATE VIEW features AS {ENDLESS}"],
+        ["CREATE TRIGGER t AFTER INSERT ON features BEGIN DELETE FROM features; END"],
+        ["ALTER TABLE features DROP COLUMN checksum"],
+    ],
+)
+def test_a_database_with_other_tables_is_replaced(tmp_path: Path, statements: list[str]) -> None:
+    counted, cache = Counted(), FeatureCache(tmp_path)
+    cache.features(counted.backbone(), IMAGES)
+    for statement in statements:
+        change(tmp_path, statement)
+    assert "other tables" in check_features(tmp_path)[0]
+    for _ in range(3):
+        np.testing.assert_array_equal(cache.features(counted.backbone(), IMAGES), expected(IMAGES))
+    assert counted.samples == 20
+    assert check_features(tmp_path) == []
+
+
+def test_a_journal_that_names_another_file_does_not_remove_it(tmp_path: Path) -> None:
+    counted, cache, other = Counted(), FeatureCache(tmp_path), tmp_path / "other"
+    cache.features(counted.backbone(), IMAGES)
+    other.write_text("precious")
+    magic, name = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", str(other).encode()
+    header = (magic + struct.pack(">IIIII", 0, 0, 3, 512, 4096)).ljust(512, b"\0")
+    end = struct.pack(">I", (1 << 30) // 4096 + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    (tmp_path / f"{FILE}-journal").write_bytes(header + end)
+    assert check_features(tmp_path)
+    for _ in range(2):
+        np.testing.assert_array_equal(cache.features(counted.backbone(), IMAGES), expected(IMAGES))
+    assert other.exists()
+    assert check_features(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_used_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt8
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile, ImageOps, TiffImagePlugin
 
 from eigen_reptile.data.io.archives import Source, UnreadableFileError
 from eigen_reptile.data.io.image_checks import MAX_SLOW_BYTES, check_structure
@@ -28,6 +28,8 @@ MAX_WEBP_PIXELS = 1 << 24
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
 """Codecs that Pillow implements in Python: PPM with other than 8 or 16 bits, or as text, and compressed BMP."""
 MAX_SLOW_PIXELS = 1 << 21
+MAX_STRIP_BYTES = 3 * MAX_PIXELS
+"""Limit for a part of a compressed TIFF, which is decoded as a whole beside the image."""
 STRIP_PIXELS = 1 << 22
 """Pixels that are converted at once."""
 
@@ -128,7 +130,24 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
         if len(data) > MAX_SLOW_BYTES:
             raise ValueError(f"has {len(data)} bytes, more than the {MAX_SLOW_BYTES} allowed for this type")
     _check_pixels(image, most)
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and any(tile.codec_name == "libtiff" for tile in image.tile):
+        _check_strips(image)
     return image
+
+
+def _check_strips(image: TiffImagePlugin.TiffImageFile) -> None:
+    """ValueError if the strips or tiles of a compressed TIFF are too large."""
+
+    def largest(tag: int, otherwise: int) -> int:
+        value = image.tag_v2.get(tag, otherwise)
+        values = value if isinstance(value, tuple) else (value,)
+        return max((one for one in values if isinstance(one, int) and one > 0), default=otherwise)
+
+    width = largest(TiffImagePlugin.TILEWIDTH, image.width)
+    height = largest(TiffImagePlugin.TILELENGTH, min(image.height, largest(TiffImagePlugin.ROWSPERSTRIP, image.height)))
+    bits = largest(TiffImagePlugin.BITSPERSAMPLE, 1) * largest(TiffImagePlugin.SAMPLESPERPIXEL, 1)
+    if width * height * bits > 8 * MAX_STRIP_BYTES:
+        raise ValueError(f"has parts of more than the {MAX_STRIP_BYTES} bytes allowed")
 
 
 def _check_pixels(image: Image.Image, most: int) -> None:

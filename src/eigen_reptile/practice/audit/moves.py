@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 FOLDER, FILE = "moves", "log.jsonl"
 MOST_BYTES = 1 << 28
+LONGEST_SHOWN = 300
+"""Characters of a path in a message."""
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """Errors of file systems without hard links."""
 
@@ -70,8 +72,8 @@ class MoveLog:
 
     def apply(self, decisions: Sequence[Decision], dry_run: bool = False) -> Moved:
         """Move every file whose suggestion was accepted into the folder of the suggested class, if it is not there."""
-        gone = {move.source for move in self.in_effect().values() if not os.path.lexists(self.root / move.source)}
-        accepted = [one for one in decisions if one.verdict == "accept" and one.path not in gone]
+        moved = {move.source for move in self.in_effect().values()}
+        accepted = [one for one in decisions if one.verdict == "accept" and not self._was_made(one, moved)]
         taken: set[str] = set()  # by the moves of a dry run
 
         def move_of(decision: Decision) -> Move:
@@ -118,6 +120,7 @@ class MoveLog:
 
     def _log_and_move(self, move: Move) -> None:
         """Log the move to a name that is free, then make it; if that fails, the line is removed again."""
+        source, target = self._place(move.source), self._place(move.target)
         length = self.file.stat().st_size if self.file.exists() else 0
         try:
             with self.file.open("ab") as stream:
@@ -128,11 +131,11 @@ class MoveLog:
         except OSError as error:
             raise RunError(f"cannot write {self.file}: {error.strerror}") from error
         try:
-            _rename(self.root / move.source, self.root / move.target)
+            _rename(source, target)
         except OSError as error:
             self._shorten(length)
             reason = "there is a file of this name" if isinstance(error, FileExistsError) else error.strerror
-            raise RunError(f"cannot move {move.source} to {move.target}: {reason}") from error
+            raise RunError(f"cannot move {_shown(move.source)} to {_shown(move.target)}: {reason}") from error
 
     def _recover(self) -> None:
         """Complete the last move if it was interrupted. If it is impossible now, its line is removed."""
@@ -148,11 +151,12 @@ class MoveLog:
         if os.path.lexists(target) and not _same_file(source, target):
             return  # done: the name was free when the line was written, and the old one may have been taken since
         try:
+            source, target = self._place(lines[-1].source), self._place(lines[-1].target)
             if _same_file(source, target):
                 _remove_first_name(source, target)
             else:
                 _rename(source, target)
-        except OSError:
+        except (OSError, RunError):
             self._shorten(data.rfind(b"\n", 0, whole - 1) + 1)
 
     def _shorten(self, length: int) -> None:
@@ -174,19 +178,36 @@ class MoveLog:
         for move in moves:
             for path in (move.source, move.target):
                 if not _is_in_class(path):
-                    raise RunError(f"{self.file} is damaged: {path} is not a file in the folder of a class")
+                    raise RunError(f"{self.file} is damaged: {_shown(path)} is not a file in the folder of a class")
+            if move.source == move.target:
+                raise RunError(f"{self.file} is damaged: {_shown(move.source)} is moved to itself")
         return moves
+
+    def _place(self, path: str) -> Path:
+        """Where the file is; RunError if that may be outside of the folder of the classes."""
+        place = self.root / path
+        if place.parent.is_symlink():
+            raise RunError(f"did not move {_shown(path)}: the folder {place.parent} is a link")
+        return place
+
+    def _was_made(self, decision: Decision, moved: set[str]) -> bool:
+        """Whether the file was moved away. Another one may have its path now, if its class was suggested for that."""
+        if decision.path not in moved:
+            return False
+        place = self._place(decision.path)
+        return not os.path.lexists(place) or content_hash(place) != decision.sha256
 
     def _check(self, decision: Decision) -> None:
         """RunError if the file is not what was decided about."""
+        shown = _shown(decision.path)
         if not _is_in_class(decision.path) or not _is_in_class(f"{decision.suggested}/file"):
-            raise RunError(f"did not move {decision.path}: it is not a file in the folder of a class")
+            raise RunError(f"did not move {shown}: it is not a file in the folder of a class")
         if not os.path.lexists(self.root / decision.path):
-            raise RunError(f"did not move {decision.path}: it is no longer there")
-        if not (self.root / decision.suggested).is_dir():
-            raise RunError(f"did not move {decision.path}: there is no folder {self.root / decision.suggested}")
-        if content_hash(self.root / decision.path) != decision.sha256:
-            raise RunError(f"did not move {decision.path}: it was changed after the decision; audit it again")
+            raise RunError(f"did not move {shown}: it is no longer there")
+        if not self._place(f"{decision.suggested}/file").parent.is_dir():
+            raise RunError(f"did not move {shown}: there is no folder {self.root / _shown(decision.suggested)}")
+        if content_hash(self._place(decision.path)) != decision.sha256:
+            raise RunError(f"did not move {shown}: it was changed after the decision; audit it again")
 
     def _free_name(self, decision: Decision, taken: set[str]) -> str:
         """The file's name in the suggested class, with a number if it is taken there."""
@@ -203,6 +224,11 @@ def _is_in_class(path: str) -> bool:
     """Whether a path is that of a file directly in the folder of a class."""
     parts = path.split("/")
     return len(parts) == 2 and all(part not in ("", ".", "..") for part in parts)
+
+
+def _shown(path: str) -> str:
+    """A path for a message, which in a damaged file may have any length."""
+    return path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
 
 
 def _rename(source: Path, target: Path) -> None:
@@ -234,8 +260,12 @@ def _remove_first_name(source: Path, target: Path) -> None:
 
 
 def _same_file(source: Path, target: Path) -> bool:
-    """Whether both are names of one file, as between the two steps of a move."""
+    """Whether both are names of one file, as between the two steps of a move.
+
+    One name that is reached in two ways, as on a disk where `a` and `A` are the same, is not two.
+    """
     try:
-        return os.path.samestat(source.lstat(), target.lstat())
+        about = source.lstat()
+        return about.st_nlink > 1 and os.path.samestat(about, target.lstat())
     except OSError:
         return False

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -27,10 +27,13 @@ MOST_BYTES = 1 << 22
 """Limit for a row: a million features."""
 SECONDS = 30.0
 """How long to wait for another process that is writing."""
-TABLE = (
-    "CREATE TABLE IF NOT EXISTS features (backbone TEXT, sample BLOB, features BLOB, checksum INTEGER, "
-    "PRIMARY KEY (backbone, sample))"
-)
+TABLE = "features (backbone TEXT, sample BLOB, features BLOB, checksum INTEGER, PRIMARY KEY (backbone, sample))"
+SCHEMA = {("table", f"CREATE TABLE {TABLE}"), ("index", None)}
+"""Types and definitions of all that the database holds; the index is that of the primary key."""
+JOURNAL_END = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""The last bytes of a journal that names another file."""
+SUFFIXES = ("-journal", "-wal", "-shm", "")
+"""Of the names of all files that belong to a database, itself last."""
 
 
 @final
@@ -84,21 +87,39 @@ class FeatureCache:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with closing(_connected(file)) as database, database:
-                database.execute(TABLE)
+                database.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
                 action(database)
         except (OSError, sqlite3.OperationalError) as error:
             log.warning("features are not cached, because %s cannot be used: %s", file, error)
         except sqlite3.Error as error:
             log.warning("the cached features in %s are damaged (%s): computing them again", file, error)
-            file.unlink(missing_ok=True)
+            for suffix in SUFFIXES:
+                file.with_name(FILE + suffix).unlink(missing_ok=True)
 
 
 def _connected(file: Path) -> sqlite3.Connection:
+    """The database; DatabaseError if it holds anything that this module does not write."""
+    _check_journal(file.with_name(f"{FILE}-journal"))
     database = sqlite3.connect(file, timeout=SECONDS)
-    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-    database.execute("PRAGMA trusted_schema = OFF")
-    database.execute("PRAGMA cell_size_check = ON")
+    try:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("PRAGMA cell_size_check = ON")
+        # A view could have any number of rows, and a trigger change what is written.
+        if not SCHEMA.issuperset(database.execute("SELECT type, sql FROM sqlite_schema").fetchmany(len(SCHEMA) + 1)):
+            raise sqlite3.DatabaseError("it has other tables than this version writes")
+    except sqlite3.Error:
+        database.close()
+        raise
     return database
+
+
+def _check_journal(journal: Path) -> None:
+    """DatabaseError if an interrupted change is said to belong to another file too, which SQLite would remove."""
+    with suppress(FileNotFoundError), journal.open("rb") as stream:
+        stream.seek(max(0, journal.stat().st_size - len(JOURNAL_END)))
+        if stream.read() == JOURNAL_END:
+            raise sqlite3.DatabaseError("its journal belongs to another file")
 
 
 def _checksum(key: bytes, data: bytes) -> int:
@@ -117,10 +138,10 @@ def check_features(folder: Path) -> list[str]:
     try:
         with closing(_connected(file)) as database:
             (state,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+            if state != "ok":  # its pages may form a circle
+                return [f"{file} is damaged ({state}): delete it, features will be computed again"]
             rows = database.execute("SELECT sample, features, checksum FROM features")
             damaged = sum(not _is_intact(*row) for row in rows)
-    except sqlite3.Error as error:
+    except (OSError, sqlite3.Error) as error:
         return [f"{file} cannot be read ({error}): delete it, features will be computed again"]
-    if state != "ok":
-        return [f"{file} is damaged ({state}): delete it, features will be computed again"]
     return [f"{damaged} of the features in {file} are damaged: they will be computed again"] if damaged else []
