@@ -15,9 +15,9 @@ from typing import Any
 
 import jaxtyping
 
-FIRST = 8
+FIRST = 3
 """As many calls of each function are checked in each test."""
-EVERY = 32
+EVERY = 100
 """Of all later calls, one in so many is checked."""
 
 _jaxtyped = jaxtyping.jaxtyped

@@ -239,7 +239,7 @@ def test_a_new_method_needs_only_its_class_and_a_name(tmp_path: Path, monkeypatc
     runs, report = tmp_path / "runs", tmp_path / "report"
     few = ["--evaluation.tasks", "2", "--evaluation.shots", "1", "--evaluation.inner-steps", "1", "--quiet"]
     train = ["train", "halfway", "glyphs", "--out", str(runs / "halfway"), "--meta.steps", "2", *few]
-    assert run_command([*train, "--evaluation.monitor-tasks", "2", "--inner.steps", "2"]) == 0
+    assert run_command([*train, "--evaluation.monitor-tasks", "2", "--inner.steps", "2", "--model.filters", "4"]) == 0
     assert run_command(["eval", str(runs / "halfway"), "--out", str(runs / "again"), *few]) == 0
     assert run_command(["report", str(runs), "--out", str(report), "--quiet"]) == 0
     assert "halfway" in (report / "results.md").read_text()

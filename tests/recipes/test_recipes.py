@@ -37,7 +37,7 @@ def test_cell_names_can_be_folders_and_cells_survive_json(recipe: str, scale: Sc
     for name, cell in cells.items():
         assert re.fullmatch(r"[a-z0-9.-]+", name)
         assert from_json(json.loads(json.dumps(to_json(cell)))) == cell
-        if "root" in vars(cell.data):
+        if scale == "small" and "root" in vars(cell.data):
             moved = replace(cell, data=replace(cell.data, root=Path("some/where")))  # type: ignore[call-arg]
             assert from_json(json.loads(json.dumps(to_json(moved)))) == moved
     assert len({json.dumps(to_json(cell)) for cell in cells.values()}) == len(cells)
