@@ -21,7 +21,6 @@ ORDER = (
     "direction",
     "workers",
     "memory",
-    "calibration",
 )
 """The order of the benchmarks on the page; others follow by name."""
 
