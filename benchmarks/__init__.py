@@ -5,6 +5,7 @@ Contenders are measured in turns within one run, so that a busy machine slows al
 
 from collections.abc import Callable
 
+from benchmarks.audit import audit
 from benchmarks.conv4 import conv4
 from benchmarks.direction import direction
 from benchmarks.evaluation import evaluation
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[int, StartProgress], BenchmarkTable]] = {
     "direction": direction,
     "workers": workers,
     "memory": memory,
+    "audit": audit,
 }
 
 __all__ = ["BENCHMARKS", "BenchmarkTable"]

@@ -21,6 +21,7 @@ ORDER = (
     "direction",
     "workers",
     "memory",
+    "audit",
 )
 """The order of the benchmarks on the page; others follow by name."""
 

@@ -130,7 +130,8 @@ def errors_of_cifar_fs(start_progress: StartProgress) -> Study:
         for number, rate in enumerate(CIFAR_FS_RATES)
     }
     about = (
-        f"{_about('wrong labels of CIFAR-FS')} Each label is wrong with the same probability, and then any other class. "
+        f"{_about('wrong labels of CIFAR-FS')} Each label is wrong with the same probability, and then any "
+        "other class. "
         f"Intervals are over random subsets of the images: {_listed(CIFAR_FS_DRAWS)}."
     )
     return label_errors(data, {f"{way} test classes": range(way)}, CIFAR_FS_DRAWS, None, about, start_progress)
