@@ -61,7 +61,7 @@ def calibration(
         f"Labels of CIFAR-10N among the {FIRST} least trusted, or all if there are fewer: how many are expected to be "
         "wrong and how many are, with 95 % intervals over random subsets, which share images. Images whose label is "
         "not among the classes are left out. The calibration was fitted on classes 0 to 4 (a new fit gives "
-        f"{numbers}); classes 5 to 9 were not used for any choice, and all ten contain both."
+        f"{numbers}); classes 5 to 9 were not used for the fit, and all ten contain both."
     )
     return Study("Calibration of the audit", about, panels, [])
 

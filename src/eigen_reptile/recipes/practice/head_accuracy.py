@@ -32,8 +32,8 @@ RATES: Rates = {
     "outlier": (0.0, 0.2, 0.4, 0.6),
 }
 """Paired noise above a half would make the wrong class the larger one."""
-OMNIGLOT_TASKS, OMNIGLOT_QUERIES = 100, 10
-"""Fewer tasks, to save time. A character has 20 images, so that 10 are left for queries."""
+OMNIGLOT_QUERIES = 10
+"""A character has 20 images, of which 10 are in the support."""
 OMNIGLOT_RATES: Rates = {"symmetric": (0.0, 0.2, 0.4, 0.6), "paired": (0.0, 0.4), "outlier": (0.0, 0.4)}
 INDEX_BYTES = 8
 AT_ONCE = 100
@@ -66,9 +66,7 @@ def heads_on_cifar_fs(start_progress: StartProgress) -> Study:
 def heads_on_omniglot(start_progress: StartProgress) -> Study:
     """The study on the test characters of Omniglot, which are enlarged from 28 pixels as the classifier does it."""
     data = {"Omniglot": features_of_test_classes(Omniglot(), start_progress)}
-    return head_accuracy(
-        data, start_progress, tasks=OMNIGLOT_TASKS, queries=OMNIGLOT_QUERIES, rates_by_kind=OMNIGLOT_RATES
-    )
+    return head_accuracy(data, start_progress, queries=OMNIGLOT_QUERIES, rates_by_kind=OMNIGLOT_RATES)
 
 
 def features_of_test_classes(dataset: Dataset, start_progress: StartProgress) -> ClassFeatures:
