@@ -20,8 +20,8 @@ class AuditOptions:
     classes of photographs that it was not fitted to, labelled by people, it was right within one or two labels for 10
     and for 50 pictures a class; for 300 a class it was right where many labels were wrong, and down to half of the
     actual number where few were. On ten classes with 10 or 50 pictures each it was too low, at worst by about half. If
-    all labels are right it still expects a few to be wrong (docs/audit.md has the figures). A class with one picture cannot
-    be judged.
+    all labels are right it still expects a few to be wrong (docs/audit.md has the figures). A class with one picture
+    cannot be judged.
 
     The command writes a table of all labels (labels.csv), and serves a page on which you accept or reject each
     suggestion; --apply then moves the accepted files, and --undo moves them back.

@@ -28,8 +28,8 @@ def test_log_odds_are_a_linear_function_of_those_of_trust(per_class: int) -> Non
 
 def test_numbers_of_samples_beyond_those_of_the_fit_count_as_the_nearest_ones() -> None:
     for beyond, nearest in ((2, 10), (900, 300)):
-        found = [Calibration().wrong(*many(size), 0.1)[:3] for size in (beyond, nearest)]
-        np.testing.assert_allclose(*found)
+        found, same = (Calibration().wrong(*many(size), 0.1)[:3] for size in (beyond, nearest))
+        np.testing.assert_allclose(found, same)
 
 
 def test_the_order_is_that_of_trust_even_where_it_is_next_to_nothing() -> None:

@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 
 from eigen_reptile.errors import ConfigError
 
-FEWEST, MOST = 10, 300
+FEWEST, MOST = 10.0, 300.0
 """Samples a class for which the numbers were fitted; fewer or more count as these."""
 USUAL = 50
 """Samples a class at which slope and offset are those without a correction."""

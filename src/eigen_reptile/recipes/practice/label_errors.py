@@ -188,7 +188,7 @@ def label_errors(
         for noise, labelled in data.items()
     }
     report = start_progress("finding wrong labels", len(parts) * len(judges))
-    panels = []
+    panels: list[Panel] = []
     for title, (part, way) in parts.items():
         lines: list[Line] = []
         for name, judge in judges.items():
