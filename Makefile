@@ -18,7 +18,7 @@ test: .venv/installed-dev
 
 # Tables, figures and verdicts in docs/ and README.md, from the committed files of results and benchmarks.
 docs: .venv/installed
-	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md docs/methods.md docs/reliability.md docs/trust.md \
+	$(BIN)/eigen-reptile report results --out docs --insert README.md docs/algorithm.md docs/audit.md docs/methods.md docs/reliability.md docs/trust.md \
 		--benchmarks benchmarks
 
 # Kills, faults, damaged and hostile files, for some minutes or for as long as asked: make siege MINUTES=600

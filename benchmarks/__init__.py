@@ -1,11 +1,11 @@
-"""Benchmarks of speed and memory, and of the audit's calibration.
+"""Benchmarks of speed and memory.
 
 Contenders are measured in turns within one run, so that a busy machine slows all of them alike, and compared by ratios.
 """
 
 from collections.abc import Callable
 
-from benchmarks.calibration import calibration
+from benchmarks.audit import audit
 from benchmarks.conv4 import conv4
 from benchmarks.direction import direction
 from benchmarks.evaluation import evaluation
@@ -30,7 +30,7 @@ BENCHMARKS: dict[str, Callable[[int, StartProgress], BenchmarkTable]] = {
     "direction": direction,
     "workers": workers,
     "memory": memory,
-    "calibration": calibration,
+    "audit": audit,
 }
 
 __all__ = ["BENCHMARKS", "BenchmarkTable"]

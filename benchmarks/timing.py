@@ -131,7 +131,7 @@ def _serve(entries: Mapping[str, ContenderFactory], connection: Connection) -> N
         connection.send(calls_per_second(contenders, connection.recv()))
 
 
-def calls_per_second(contenders: Mapping[str, Contender], seconds: float) -> dict[str, float]:
+def calls_per_second(contenders: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
     """Speeds over at least one call of each contender, and on average this many seconds for each."""
     taken, calls = dict.fromkeys(contenders, 0.0), 0
     while calls < 1 or sum(taken.values()) < seconds * len(contenders):

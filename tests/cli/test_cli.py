@@ -195,7 +195,7 @@ HELP = {
     "predict": ["--csv answers.csv", "Pictures, or folders of which all pictures are taken."],
     "info": ["Show the card of a model", "File of the model."],
     "export": ["eigen-reptile export pets.safetensors --onnx pets.onnx", "probability for each class"],
-    "audit": ["Take it for a lower estimate", "Move all files back to where they were before --apply."],
+    "audit": ["at worst by about half", "Move all files back to where they were before --apply."],
     "report": ["Folder that is searched for result files"],
     "compare": ["Folder of a finished run.", "Folder of the run whose scores are subtracted."],
     "check": ["compare the checksums of every run and cache", "Folder of a run, of many runs, or of cached data"],

@@ -104,8 +104,8 @@ def _show(audit: Audit, paths: Sequence[str], out: Path) -> None:
     if suspects:
         first = min(FIRST, len(paths))
         print(
-            f"of the {first} least trusted, about {audit.expected_wrong(first):.0f} are expected to be wrong; where "
-            "many labels are wrong it is often more (see --help)"
+            f"of the {first} least trusted, about {audit.expected_wrong(first):.0f} are expected to be wrong; it can "
+            "be twice as many (see --help)"
         )
         table = Table(title="the most suspicious labels", title_justify="left")
         table.add_column("trust", justify="right")

@@ -28,7 +28,7 @@ REGISTRIES: dict[RegistryKind, tuple[str, str]] = {
 
 STUDIES = {
     "theory": "Numerical tests of the theorems in the paper's appendices.",
-    "practice": "Heads under wrong labels, and finding label errors beside cleanlab; not in the paper.",
+    "practice": "Heads under wrong labels, label errors beside cleanlab, the audit's calibration; not in the paper.",
 }
 """What `run` offers besides the recipes."""
 

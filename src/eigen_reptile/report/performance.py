@@ -21,7 +21,7 @@ ORDER = (
     "direction",
     "workers",
     "memory",
-    "calibration",
+    "audit",
 )
 """The order of the benchmarks on the page; others follow by name."""
 

@@ -1,69 +1,46 @@
-"""Probabilities that labels are wrong, on data drawn from the very model that the calibration assumes."""
+"""Probabilities that labels are wrong: the formula written out, the order, and the limits."""
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
-from scipy.special import softmax
 
 from eigen_reptile.errors import ConfigError
-from eigen_reptile.practice.audit.calibration import Calibration, evidence_against
+from eigen_reptile.practice.audit.calibration import Calibration, log_odds
 
-WAY, COUNT = 4, 4000
-UNCORRECTED = Calibration(slope=1.0, offset=0.0, sharpness_spread=10.0)
-
-
-def judged(noise: float, sharpness: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posteriors of a model with the wrong temperature, given labels, and which of these are wrong."""
-    rng = np.random.default_rng(seed)
-    logits = 2 * rng.normal(size=(COUNT, WAY))
-    right = np.array([rng.choice(WAY, p=p) for p in softmax(np.exp(sharpness) * logits, axis=1)])
-    wrong = rng.random(COUNT) < noise
-    given = np.where(wrong, (right + rng.integers(1, WAY, COUNT)) % WAY, right)
-    channel = np.where(np.eye(WAY)[given] > 0, 1 - 0.3, 0.3 / (WAY - 1))
-    return softmax(logits + np.log(channel), axis=1), given, wrong
+GIVEN = np.array([0, 1, 2, 0])
+POSTERIOR = np.array([[0.5, 0.3, 0.2], [0.6, 0.1, 0.3], [0.01, 0.01, 0.98], [0.9, 0.05, 0.05]])
 
 
-@pytest.mark.parametrize("noise", [0.05, 0.2, 0.4])
-@pytest.mark.parametrize("sharpness", [-0.3, 0.0, 0.7])
-def test_as_many_labels_are_wrong_as_expected(noise: float, sharpness: float) -> None:
-    posterior, given, wrong = judged(noise, sharpness)
-    found = UNCORRECTED.wrong(posterior, given, 0.3)
-    for suspects in np.array_split(np.argsort(-found), 8):
-        expected = found[suspects]
-        deviation = np.sqrt((expected * (1 - expected)).sum()) + 0.02 * len(suspects)
-        assert abs(expected.sum() - wrong[suspects].sum()) < 3 * deviation
+def many(per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same three classes with so many samples each."""
+    return np.tile(POSTERIOR[:3], (per_class, 1)), np.tile(GIVEN[:3], per_class)
 
 
-def test_gradient_is_that_of_the_loss() -> None:
-    posterior, given, _ = judged(0.2, 0.3)
-    margins = evidence_against(posterior, given, 0.3)
-
-    def loss(at: np.ndarray) -> float:
-        return Calibration()._loss(at, margins)[0]
-
-    for point in ([0.2, 0.1], [-0.5, 0.3], [1.0, 0.01]):
-        gradient = Calibration()._loss(np.array(point), margins)[1]
-        np.testing.assert_allclose(approx_fprime(np.array(point), loss), gradient, rtol=1e-3, atol=0.1)
-
-
-def test_slope_and_offset_change_the_odds_and_not_the_order() -> None:
-    posterior, given, _ = judged(0.2, 0.3)
-    plain, changed = (
-        Calibration(slope=slope, offset=offset).wrong(posterior, given, 0.3)
-        for slope, offset in ((1.0, 0.0), (0.5, 1.0))
-    )
-    np.testing.assert_allclose(np.log(changed / (1 - changed)), 0.5 * np.log(plain / (1 - plain)) + 1, atol=1e-8)
+@pytest.mark.parametrize("per_class", [10, 50, 300])
+def test_log_odds_are_a_linear_function_of_those_of_trust(per_class: int) -> None:
+    own = Calibration(0.8, 0.1, 1.5, 0.6, 0.4)
+    posterior, given = many(per_class)
+    found = own.wrong(posterior, given, 0.2)
+    trust = posterior[np.arange(len(given)), given]
+    size = np.log(per_class / 50)
+    expected = (0.8 + 0.1 * size) * np.log((1 - trust) / trust) + 1.5 + 0.6 * size + 0.4 * np.log(0.2 / 0.8)
+    np.testing.assert_allclose(np.log(found / (1 - found)), expected, atol=1e-9)
 
 
-def test_few_labels_stay_near_what_is_expected() -> None:
-    """Two classes of two samples each, which say nothing."""
-    posterior, given = np.full((4, 2), 0.5), np.array([0, 0, 1, 1])
-    found = UNCORRECTED.wrong(posterior, given, 0.5)
-    assert found == pytest.approx(np.full(4, found[0]))
-    assert 0.02 < found[0] < 0.5
+def test_numbers_of_samples_beyond_those_of_the_fit_count_as_the_nearest_ones() -> None:
+    for beyond, nearest in ((2, 10), (900, 300)):
+        found, same = (Calibration().wrong(*many(size), 0.1)[:3] for size in (beyond, nearest))
+        np.testing.assert_allclose(found, same)
 
 
-@pytest.mark.parametrize("settings", [{"slope": 0.0}, {"noise": 1.0}, {"strength": -1.0}, {"sharpness_spread": 0.0}])
-def test_rejects_impossible_settings(settings: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(settings))):
-        Calibration(**settings)
+def test_the_order_is_that_of_trust_even_where_it_is_next_to_nothing() -> None:
+    small = np.array([1e-12, 1e-20, 1e-30])
+    posterior = np.stack([small, 1 - small], axis=1)
+    odds = log_odds(posterior, np.zeros(3, dtype=np.int64))
+    assert (np.diff(odds) > 0).all()
+    assert np.isfinite(Calibration().wrong(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([0, 0]), 0.1)).all()
+
+
+def test_rejects_a_slope_that_would_reverse_the_order() -> None:
+    for settings in ({"slope": 0.0, "slope_by_size": 0.0}, {"slope": 0.1, "slope_by_size": 0.1}):
+        with pytest.raises(ConfigError, match="slope"):
+            Calibration(**settings)

@@ -18,12 +18,10 @@ def noisy_clusters(way: int, per_class: int, rate: float) -> LabelledFeatures:
     return LabelledFeatures(x.astype(np.float32), true, np.where(wrong, (true + 1) % way, true))
 
 
-def test_both_judges_find_wrong_labels_that_are_easy_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_judges_find_wrong_labels_that_are_easy_to_find() -> None:
     pytest.importorskip("cleanlab")
-    monkeypatch.setattr(label_errors, "DRAWS", {8: 3})
-    monkeypatch.setattr(label_errors, "ALL", 20)
     data = {"worse": noisy_clusters(4, 20, 0.2)}
-    study = label_errors.label_errors(data, {"all classes": range(4)}, no_progress)
+    study = label_errors.label_errors(data, {"all classes": range(4)}, {8: 3}, 20, "about", no_progress)
     (panel,) = study.panels
     assert [line.name for line in panel.lines] == list(label_errors.JUDGES)
     for line in panel.lines:
@@ -55,6 +53,14 @@ def test_classes_are_chosen_by_true_and_by_given_label() -> None:
     assert chosen.x[:, 0].tolist() == [1, 2, 3]
     assert chosen.true.tolist() == [0, 1, 1]
     assert chosen.given.tolist() == [1, 1, 0]
+
+
+def test_symmetric_labels_are_wrong_at_the_rate_and_spread_over_all_other_classes() -> None:
+    true = np.repeat(np.arange(4), 5000)
+    given = label_errors.symmetric_labels(true, 4, 0.3, np.random.default_rng(0))
+    counts = np.zeros((4, 4))
+    np.add.at(counts, (true, given), 1)
+    np.testing.assert_allclose(counts / 5000, np.where(np.eye(4) > 0, 0.7, 0.1), atol=0.03)
 
 
 def test_a_label_that_cannot_be_judged_gets_the_average_trust() -> None:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from eigen_reptile.data import CifarFs, ImageBank, TaskShape
+from eigen_reptile.data import CifarFs, Dataset, ImageBank, Omniglot, TaskShape
 from eigen_reptile.data.sampling import sample_tasks
 from eigen_reptile.errors import DataError
 from eigen_reptile.noise import SupportNoise, with_support_noise
@@ -24,12 +24,17 @@ from eigen_reptile.tasks import Tasks
 TASKS = 600
 WAY, QUERIES = 5, 15
 SHOTS = (5, 10)
-RATES: dict[SupportNoise, tuple[float, ...]] = {
+Rates = Mapping[SupportNoise, tuple[float, ...]]
+"""Rates of wrong labels, by kind of noise."""
+RATES: Rates = {
     "symmetric": (0.0, 0.2, 0.4, 0.6),
     "paired": (0.0, 0.2, 0.4),
     "outlier": (0.0, 0.2, 0.4, 0.6),
 }
-"""By kind of noise. Paired noise above a half would make the wrong class the larger one."""
+"""Paired noise above a half would make the wrong class the larger one."""
+OMNIGLOT_QUERIES = 10
+"""A character has 20 images, of which 10 are in the support."""
+OMNIGLOT_RATES: Rates = {"symmetric": (0.0, 0.2, 0.4, 0.6), "paired": (0.0, 0.4), "outlier": (0.0, 0.4)}
 INDEX_BYTES = 8
 AT_ONCE = 100
 """Tasks whose heads are learnt together, to bound the memory."""
@@ -55,11 +60,22 @@ class ClassFeatures(NamedTuple):
 
 def heads_on_cifar_fs(start_progress: StartProgress) -> Study:
     """The study on the test classes of CIFAR-FS."""
-    bank = CifarFs().load(start_progress).test
+    return head_accuracy({"CIFAR-FS": features_of_test_classes(CifarFs(), start_progress)}, start_progress)
+
+
+def heads_on_omniglot(start_progress: StartProgress) -> Study:
+    """The study on the test characters of Omniglot, which are enlarged from 28 pixels as the classifier does it."""
+    data = {"Omniglot": features_of_test_classes(Omniglot(), start_progress)}
+    return head_accuracy(data, start_progress, queries=OMNIGLOT_QUERIES, rates_by_kind=OMNIGLOT_RATES)
+
+
+def features_of_test_classes(dataset: Dataset, start_progress: StartProgress) -> ClassFeatures:
+    """Features by EfficientNet-Lite0 of all test images of a data set."""
+    bank = dataset.load(start_progress).test
     if not isinstance(bank, ImageBank):
         raise DataError("this study needs a data set of images")
     x = features_of(bank.pixels, EfficientNetLite0(), FeatureCache.default(), start_progress)
-    return head_accuracy({"CIFAR-FS": ClassFeatures(x, tuple(bank.sizes.tolist()))}, start_progress)
+    return ClassFeatures(x, tuple(bank.sizes.tolist()))
 
 
 def head_accuracy(
@@ -68,19 +84,21 @@ def head_accuracy(
     purpose: Purpose = "test",
     tasks: int = TASKS,
     heads: Mapping[str, Head] = HEADS,
+    queries: int = QUERIES,
+    rates_by_kind: Rates = RATES,
 ) -> Study:
     """Accuracy of each head, and the AUC of trust, by noise, on each of the data sets.
 
     The tasks are the first ones in the list of this purpose with seed 0, the same as those of trained networks.
     """
     panels = []
-    report = start_progress("heads under noise", len(data) * len(RATES) * len(SHOTS))
+    report = start_progress("heads under noise", len(data) * len(rates_by_kind) * (len(SHOTS) + 1))
     for name, features in data.items():
-        for kind, rates in RATES.items():
+        for kind, rates in rates_by_kind.items():
             found = []
             for shots in SHOTS:
                 by_rate = [
-                    _scores(features, TaskShape(WAY, shots, QUERIES), kind, rate, purpose, tasks, heads)
+                    _scores(features, TaskShape(WAY, shots, queries), kind, rate, purpose, tasks, heads)
                     for rate in rates
                 ]
                 panels.append(
@@ -89,12 +107,13 @@ def head_accuracy(
                 found.append(mean_line(f"{shots}-shot", rates[1:], [scores.auc for scores in by_rate[1:]]))
                 report(len(panels), {})
             panels.append(Panel(f"{name}: wrong labels found by trust, {kind} noise", "rate", "AUC", found))
-    return Study("Heads under wrong labels in the support", _about(tasks, purpose), panels, [])
+            report(len(panels), {})
+    return Study("Heads under wrong labels in the support", _about(tasks, purpose, queries), panels, [])
 
 
-def _about(tasks: int, purpose: Purpose) -> str:
+def _about(tasks: int, purpose: Purpose, queries: int) -> str:
     return (
-        f"{WAY}-way accuracy in per cent on {tasks} {purpose} tasks with {QUERIES} queries per class and 95 % "
+        f"{WAY}-way accuracy in per cent on {tasks} {purpose} tasks with {queries} queries per class and 95 % "
         "intervals over tasks: the same tasks, features and wrong labels for every head. A backbone that was trained "
         "on ImageNet has seen such classes: compare heads with each other, not with networks trained from scratch."
     )
