@@ -183,9 +183,14 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         else:
             check_is_fitted(self)
         if self.backbone_.image_format is None:
-            return self.backbone_.features(validate_data(self, X, reset=first, dtype=np.float32))
-        features = features_of(X, self.backbone_)
-        self.n_features_in_ = features.shape[1]
+            features = self.backbone_.features(validate_data(self, X, reset=first, dtype=np.float32))
+        else:
+            features = features_of(X, self.backbone_)
+            self.n_features_in_ = features.shape[1]
+        if not first and features.shape[1] != (expected := self.learnt_.features.shape[1]):
+            raise ConfigError(
+                f"the backbone returned {features.shape[1]} features; the classifier learnt from {expected}"
+            )
         return features
 
     def _learn(self, features: Float[np.ndarray, "m F"], labels: Shaped[np.ndarray, "m"]) -> "FewShotClassifier":

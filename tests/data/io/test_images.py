@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pytest
@@ -352,6 +352,19 @@ def test_large_images_take_little_memory(tmp_path: Path) -> None:
         Image.new(mode, (side, side)).save(tmp_path / f"image.{kind}")
     done = subprocess.run([sys.executable, "-c", LARGE, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\0\0"}])
+def test_size_of_a_webp_file_is_checked_before_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Opened, a file of 700 bytes that claims the largest size takes more than a GiB."""
+    data = saved(Image.new("RGB", (40, 30)), "WEBP", **options)
+    read(tmp_path, data, ImageFormat(8, "RGB", stretch_to_square))
+    monkeypatch.setattr("eigen_reptile.data.io.image_checks.MAX_WEBP_PIXELS", 1199)
+    monkeypatch.setattr(Image, "open", lambda *_, **__: pytest.fail("it was opened"))
+    with pytest.raises(UnreadableFileError, match="40x30 pixels large"):
+        read(tmp_path, data, ImageFormat(8, "RGB", stretch_to_square))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB"])

@@ -130,6 +130,18 @@ def test_files_that_change_places_are_moved_once(tmp_path: Path) -> None:
     assert tree(root) == before
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_impossible_names_are_problems_of_one_line(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "classes"
+    make(root)
+    good = decision(root, "cat/0.png", "dog")
+    hostile = [good._replace(suggested=name), good._replace(path=f"{name}/0.png"), good._replace(path=f"cat/{name}")]
+    done, problems = apply(root, hostile)
+    assert not done
+    assert len(problems) == 3
+    assert all(len(problem) < 1000 for problem in problems)
+
+
 def test_dry_runs_change_nothing_and_say_the_same(tmp_path: Path) -> None:
     root = tmp_path / "classes"
     decisions = make(root)

@@ -140,6 +140,16 @@ def test_a_database_with_other_tables_is_replaced(tmp_path: Path, statements: li
     assert check_features(tmp_path) == []
 
 
+def test_a_table_whose_definition_is_no_text_is_damage(tmp_path: Path) -> None:
+    counted, cache = Counted(), FeatureCache(tmp_path)
+    cache.features(counted.backbone(), IMAGES)
+    file = tmp_path / FILE
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE", b"CREATE \xff\xffBLE"))
+    assert "definition" in check_features(tmp_path)[0]
+    np.testing.assert_array_equal(cache.features(counted.backbone(), IMAGES), expected(IMAGES))
+    assert check_features(tmp_path) == []
+
+
 def test_a_journal_that_names_another_file_does_not_remove_it(tmp_path: Path) -> None:
     counted, cache, other = Counted(), FeatureCache(tmp_path), tmp_path / "other"
     cache.features(counted.backbone(), IMAGES)

@@ -19,6 +19,9 @@ MAX_COMMENTS = 100
 MAX_SLOW_BYTES = 1 << 24
 """Limit for files that Pillow decodes in Python."""
 
+MAX_WEBP_PIXELS = 1 << 24
+"""Limit for WebP, whose decoder takes four times as much memory as others, most of it when a file is opened."""
+
 TRUNCATED = "is truncated or damaged"
 
 
@@ -136,9 +139,33 @@ def _check_ppm_numbers(data: bytes, header: re.Match[bytes]) -> None:
         )
 
 
+def _check_webp(data: bytes) -> None:
+    """The size that the first chunk claims must be allowed; what is no WebP file is left to Pillow."""
+    numbers = [int.from_bytes(data[start:stop], "little") for start, stop in _WEBP_SIZES.get(data[8:16], ())]
+    match data[12:16], numbers:
+        case b"VP8 ", [width, height]:
+            width, height = width & 0x3FFF, height & 0x3FFF
+        case b"VP8L", [bits]:
+            width, height = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8X", [width, height]:
+            width, height = 1 + width, 1 + height
+        case _:
+            return
+    if width * height > MAX_WEBP_PIXELS:
+        raise ValueError(f"claims to be {width}x{height} pixels large: more than {MAX_WEBP_PIXELS} pixels in total")
+
+
+_WEBP_SIZES: dict[bytes, tuple[tuple[int, int], ...]] = {
+    b"WEBPVP8 ": ((26, 28), (28, 30)),
+    b"WEBPVP8L": ((21, 25),),
+    b"WEBPVP8X": ((24, 27), (27, 30)),
+}
+"""Where each kind of first chunk has the width and the height."""
+
 _CHECKS: dict[bytes, Callable[[bytes], None]] = {
     b"\x89PNG\r\n\x1a\n": _check_png,
     b"\xff\xd8": _check_jpeg,
     b"GIF8": _check_gif,
     b"P": _check_ppm,
+    b"RIFF": _check_webp,
 }

@@ -23,8 +23,6 @@ MAX_PIXELS = 1 << 26
 """Limit for the decoded pixels, of up to four bytes each."""
 MAX_SIDE = 1 << 16
 """Limit for the height and for the width: to resize an image takes 32 bytes for each row and for each column."""
-MAX_WEBP_PIXELS = 1 << 24
-"""Limit for WebP, whose decoder takes four times as much memory."""
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
 """Codecs that Pillow implements in Python: PPM with other than 8 or 16 bits, or as text, and compressed BMP."""
 MAX_SLOW_PIXELS = 1 << 21
@@ -124,7 +122,7 @@ def _open_lazily(data: bytes) -> ImageFile.ImageFile:
         raise
     except Exception as error:  # Pillow's readers raise many different exceptions on damaged headers
         raise ValueError("is not an image of a known type") from error
-    most = MAX_WEBP_PIXELS if image.format == "WEBP" else MAX_PIXELS
+    most = MAX_PIXELS
     if any(tile.codec_name in SLOW_CODECS for tile in image.tile[:1]):
         most = MAX_SLOW_PIXELS
         if len(data) > MAX_SLOW_BYTES:

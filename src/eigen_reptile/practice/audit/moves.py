@@ -186,7 +186,11 @@ class MoveLog:
     def _place(self, path: str) -> Path:
         """Where the file is; RunError if that may be outside of the folder of the classes."""
         place = self.root / path
-        if place.parent.is_symlink():
+        try:
+            is_link = place.parent.is_symlink()
+        except OSError as error:  # for example if the name is too long
+            raise RunError(f"did not move {_shown(path)}: {error.strerror}") from error
+        if is_link:
             raise RunError(f"did not move {_shown(path)}: the folder {place.parent} is a link")
         return place
 

@@ -108,6 +108,9 @@ def _connected(file: Path) -> sqlite3.Connection:
         # A view could have any number of rows, and a trigger change what is written.
         if not SCHEMA.issuperset(database.execute("SELECT type, sql FROM sqlite_schema").fetchmany(len(SCHEMA) + 1)):
             raise sqlite3.DatabaseError("it has other tables than this version writes")
+    except UnicodeDecodeError as error:  # raised by sqlite3 for a table whose definition is no text
+        database.close()
+        raise sqlite3.DatabaseError("the definition of a table is damaged") from error
     except sqlite3.Error:
         database.close()
         raise
