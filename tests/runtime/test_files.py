@@ -1,7 +1,10 @@
 """Files are written as a whole, into a new file, and durably."""
 
+import fcntl
 import os
 import stat
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -50,6 +53,51 @@ def test_permissions_are_kept(tmp_path: Path, mode: int) -> None:
     write_atomically(file, b"new")
     assert file.read_bytes() == b"new"
     assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from eigen_reptile.runtime.files import write_atomically
+os.fsync = lambda descriptor: (print("writing", flush=True), sys.stdin.read(), os.kill(os.getpid(), signal.SIGKILL))
+write_atomically(Path(sys.argv[1]), b"half")
+"""
+
+
+def test_what_a_killed_process_has_left_is_removed_but_not_what_is_being_written(tmp_path: Path) -> None:
+    file = tmp_path / "[1] result.json"
+    other = tmp_path / ".result.json.0123456789abcdef.tmp"
+    other.touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (begun,) = set(tmp_path.iterdir()) - {other}
+        write_atomically(file, b"new")
+        assert set(tmp_path.iterdir()) == {begun, file, other}
+        process.communicate()
+    write_atomically(file, b"newer")
+    assert set(tmp_path.iterdir()) == {file, other}
+    assert file.read_bytes() == b"newer"
+
+
+def test_a_temporary_file_that_vanishes_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes it for a leftover."""
+    lock, removed = fcntl.flock, []
+
+    def remove_and_lock(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.extend(tmp_path.iterdir())
+            removed[0].unlink()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_and_lock)
+    write_atomically(tmp_path / "result.json", b"new")
+    assert removed
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_folder_is_synced_after_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

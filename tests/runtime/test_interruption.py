@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
@@ -32,6 +34,24 @@ def test_a_signal_interrupts_unless_something_is_being_saved(number: int) -> Non
     found = interrupted_at("after iteration 3", raised.value)
     assert (found.number, str(found)) == (number, "interrupted after iteration 3")
     assert interrupted_at("here", KeyboardInterrupt()).number == signal.SIGINT
+
+
+def test_a_signal_that_arrives_while_an_object_is_disposed_of_still_interrupts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Disposed:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0)
+
+    before = sys.unraisablehook
+    with pytest.raises(Interrupted) as raised, signals_as_interruptions():  # noqa: PT012
+        disposed = Disposed()
+        del disposed
+        time.sleep(20)
+    assert raised.value.number == signal.SIGTERM
+    assert sys.unraisablehook is before
+    assert capsys.readouterr().err == ""
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:

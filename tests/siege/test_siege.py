@@ -165,7 +165,7 @@ def test_wrong_arguments_are_one_line_and_exit_code_2(
 
 def test_the_table_has_the_counts_of_the_summary(besieged: Besieged) -> None:
     besieged("kills", "--cases", "5")
-    text = siege_table(read_siege(Path("siege.json"))).to_markdown()
+    text = siege_table([read_siege(Path("siege.json"))]).to_markdown()
     assert "| kills | all | 5 | held 4 | 1 |" in text
 
 

@@ -12,7 +12,7 @@ from eigen_reptile.report.collect import collect_results
 from eigen_reptile.report.methods import methods_table, read_costs
 from eigen_reptile.report.section import Section
 from eigen_reptile.report.sections import make_sections
-from eigen_reptile.report.siege import SIEGE, read_siege, siege_table
+from eigen_reptile.report.siege import SIEGES, read_siege, siege_table
 from eigen_reptile.report.table import markdown_text
 from eigen_reptile.report.theory import read_studies
 from eigen_reptile.runtime.files import write_atomically
@@ -29,8 +29,8 @@ def write_report(results: Path, out: Path, insert: Sequence[Path], benchmarks: P
     sections = make_sections(groups, studies, out / "figures")
     table = methods_table(groups, read_costs(benchmarks) if benchmarks else {})
     insertable = [*sections, Section("methods", "All methods", "", table)]
-    if benchmarks and (benchmarks / SIEGE).exists():
-        insertable.append(Section("siege", "Siege", "", siege_table(read_siege(benchmarks / SIEGE))))
+    if benchmarks and (sieges := [*map(read_siege, sorted(benchmarks.glob(SIEGES)))]):
+        insertable.append(Section("siege", "Siege", "", siege_table(sieges)))
     title = f"Results of {groups[0].title}" if len(groups) == 1 and not studies else "Results"
     page, text = out / "report.html", out / "results.md"
     template = Environment(autoescape=True).from_string(files(__package__).joinpath("page.html").read_text("utf-8"))

@@ -6,7 +6,7 @@ from pathlib import Path
 from eigen_reptile.errors import RunError
 from eigen_reptile.report import figures
 from eigen_reptile.report.benchmark import BenchmarkTable, check_showable, read_benchmark
-from eigen_reptile.report.siege import SIEGE
+from eigen_reptile.report.siege import SIEGES
 from eigen_reptile.report.table import Table
 from eigen_reptile.runtime.files import write_atomically
 
@@ -28,7 +28,7 @@ ORDER = (
 
 def write_performance(benchmarks: Path, out: Path) -> list[Path]:
     """Write `performance.md` about the benchmark files in a folder; returns the files written."""
-    files = sorted((file for file in benchmarks.glob("*.json") if file.name != SIEGE), key=_page_order)
+    files = sorted((file for file in benchmarks.glob("*.json") if not file.match(SIEGES)), key=_page_order)
     if not files:
         raise RunError(f"{benchmarks} has no benchmark files: make one with python -m benchmarks NAME --out FILE")
     tables = {file.stem: read_benchmark(file) for file in files}

@@ -1,5 +1,6 @@
 """The summary that a siege of the software writes and the report reads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
@@ -10,8 +11,8 @@ from eigen_reptile.runtime.environment import Environment
 from eigen_reptile.runtime.files import read_json
 from eigen_reptile.runtime.strict_json import strict_converter, structured
 
-SIEGE = "siege.json"
-"""Its file, beside those of the benchmarks."""
+SIEGES = "siege*.json"
+"""Their files, beside those of the benchmarks: one siege may be in several parts."""
 
 
 @final
@@ -57,10 +58,11 @@ def read_siege(file: Path) -> Siege:
     return siege
 
 
-def siege_table(siege: Siege) -> Table:
+def siege_table(sieges: Sequence[Siege]) -> Table:
     """How the cases of every kind ended."""
     rows = [
         [name, kind, f"{sum(counts.values()):,}", _shares(counts), f"{_failures(part, kind):,}"]
+        for siege in sieges
         for name, part in siege.parts.items()
         for kind, counts in sorted(part.outcomes.items())
     ]

@@ -1,5 +1,7 @@
 """Reading and writing files: atomic writes, no pickles, and a RunError that names the file for whatever goes wrong."""
 
+import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -26,23 +28,52 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary file, then rename it: after a crash the path has the old content or the new.
 
     The temporary file is new, whatever others may have put into the folder, and gets the permissions of the old one.
+    Those that killed processes have left are removed.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb") as file:
+        _remove_leftovers(path)
+        temporary, descriptor = _create_beside(path)
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
             with suppress(FileNotFoundError):
                 if stat.S_ISREG(mode := path.lstat().st_mode):
-                    os.fchmod(file.fileno(), stat.S_IMODE(mode))
+                    os.fchmod(descriptor, stat.S_IMODE(mode))
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+            os.fsync(descriptor)
+            temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
     finally:
         with suppress(OSError):  # the rename has removed it; and of two errors the first one is reported
             temporary.unlink()
+
+
+def _create_beside(path: Path) -> tuple[Path, int]:
+    """A new temporary file and its descriptor, locked for as long as this process has it open."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if temporary.exists():
+            return temporary, descriptor
+        os.close(descriptor)  # another process has removed it before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files for this path that no process has locked: those of processes that were killed."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'?' * 16}.tmp"):
+        with suppress(OSError):
+            descriptor = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

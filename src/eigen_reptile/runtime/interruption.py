@@ -5,7 +5,9 @@ finish it instead would be wrong while compiling, because Ctrl-C also ends the c
 without it differs in its last bits.
 """
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from types import FrameType
 from typing import Any, final
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SECONDS = 0.01
+"""After which a signal that had no effect is sent again."""
 
 
 @final
@@ -35,8 +39,26 @@ def interrupted_at(where: str, cause: KeyboardInterrupt) -> Interrupted:
 @contextmanager
 def signals_as_interruptions() -> Iterator[None]:
     """Raise `Interrupted` in the main thread when a signal arrives; one that is ignored, as by nohup, stays so."""
-    with handled_by(_interrupt):
+    with handled_by(_interrupt), _sent_again_if_lost():
         yield
+
+
+@contextmanager
+def _sent_again_if_lost() -> Iterator[None]:
+    """Python ignores, and prints, what is raised while it disposes of an object: send that signal once more."""
+    before = sys.unraisablehook
+
+    def send_again(lost: "sys.UnraisableHookArgs") -> None:
+        if isinstance(lost.exc_value, Interrupted):
+            threading.Timer(SECONDS, os.kill, (os.getpid(), lost.exc_value.number)).start()
+        else:
+            before(lost)
+
+    sys.unraisablehook = send_again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @contextmanager
