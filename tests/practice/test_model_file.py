@@ -203,11 +203,12 @@ def test_a_head_does_not_learn_again_with_the_settings_of_a_file(model: Path) ->
 
 def test_features_of_another_length_are_refused(tmp_path: Path) -> None:
     """The head nearest-neighbours has no weights whose shape would tell."""
-    data, lengths = blobs(), iter((5, 6))
+    data, lengths = blobs(), iter((5, 6, 6, 6))
     backbone = FunctionBackbone(lambda x: x[:, : next(lengths)], None, "name")
     model = FewShotClassifier(backbone, head="nearest-neighbours").fit(data.x, data.y)
-    with pytest.raises(ConfigError, match="6 features; the classifier learnt from 5"):
-        model.predict(data.x)
+    for use in (model.predict, model.p_value, lambda x: model.partial_fit(x, data.y)):
+        with pytest.raises(ConfigError, match="6 features; the classifier learnt from 5"):
+            use(data.x)
 
 
 def test_another_version_is_refused(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if classes is not None and not np.isin(labels, classes).all():
             raise ConfigError("`y` has labels that are not in `classes`")
         if not first:
+            self.learnt_.check_length(features)
             features = np.concatenate([self.learnt_.features, features])
             labels = np.concatenate([self.classes_[self.learnt_.labels], labels])
         return self._learn(features, labels)
@@ -183,10 +184,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         else:
             check_is_fitted(self)
         if self.backbone_.image_format is None:
-            features = self.backbone_.features(validate_data(self, X, reset=first, dtype=np.float32))
-        else:
-            features = features_of(X, self.backbone_)
-            self.n_features_in_ = features.shape[1]
+            return self.backbone_.features(validate_data(self, X, reset=first, dtype=np.float32))
+        features = features_of(X, self.backbone_)
+        self.n_features_in_ = features.shape[1]
         if not first and features.shape[1] != (expected := self.learnt_.features.shape[1]):
             raise ConfigError(
                 f"the backbone returned {features.shape[1]} features; the classifier learnt from {expected}"

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.practice.heads import FittedHead, Head, Support, Trust
 from eigen_reptile.practice.rejection import Rejection
 from eigen_reptile.runtime.memory import check_memory
@@ -36,11 +37,20 @@ class Learnt(NamedTuple):
     def support(self) -> Support:
         return as_support(self.features, self.labels, self.way)
 
+    def check_length(self, features: Float[np.ndarray, "N F"]) -> None:
+        """ConfigError if a sample has more or fewer features than those of the support, which only a backbone of one's
+        own or a hostile model file can cause."""
+        found, expected = features.shape[1], self.features.shape[1]
+        if found != expected:
+            raise ConfigError(f"the backbone returned {found} features; the classifier learnt from {expected}")
+
     def probabilities(self, features: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N way"]:
+        self.check_length(features)
         parts = torch.tensor(features).double().split(CHUNK)
         return torch.cat([self.fitted.logits(x[None])[0].softmax(-1) for x in parts]).numpy()
 
     def p_values(self, features: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N"]:
+        self.check_length(features)
         rejection = self.rejection or Rejection.of(self.support().x[0])
         return torch.cat([rejection.p_value(x) for x in torch.tensor(features).double().split(CHUNK)]).numpy()
 

@@ -128,7 +128,13 @@ class _Signature(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _signature(data: bytes) -> _Signature:
-    session = _session(data)
+    try:
+        return _signature_of(_session(data))
+    except UnicodeDecodeError as error:  # onnxruntime decodes names when they are asked for
+        raise ConfigError("the ONNX file cannot be used, or it is damaged: a name in it is no text") from error
+
+
+def _signature_of(session: Any) -> _Signature:
     inputs = session.get_inputs()
     if len(inputs) != 1:
         raise ConfigError(f"the network must have one input, but the ONNX file has {len(inputs)}")
