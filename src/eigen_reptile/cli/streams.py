@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IN_ASCII = "eigen_reptile.in_ascii"
 REPLACEMENTS = {"±": "+-", "…": "..."}
-"""Characters that are printed as others where the encoding does not have them."""
+"""ASCII replacements for characters that an encoding lacks."""
 
 
 @final
