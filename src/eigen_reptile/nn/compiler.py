@@ -1,4 +1,4 @@
-"""What is compiled: functions that torch.compile makes faster, where there is a working compiler."""
+"""Compiled functions: torch.compile makes them faster, where there is a working compiler."""
 
 import logging
 import threading
