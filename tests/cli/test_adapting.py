@@ -101,7 +101,7 @@ def test_broken_pictures_and_empty_classes_are_named_and_skipped(cli: Cli, pets:
     options = ("adapt", "pets", "--out", "m.safetensors", "--backbone", "tiny")
     printed = cli(*options)
     assert printed.code == 0, printed.err
-    assert "skipped 2 pictures" in printed.out
+    assert "skipped: 2" in printed.out
     assert "huge.png claims to have more than" in " ".join(printed.err.split())
 
 

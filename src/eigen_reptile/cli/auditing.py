@@ -105,7 +105,7 @@ def _show(audit: Audit, paths: Sequence[str], out: Path) -> None:
         first = min(FIRST, len(paths))
         print(
             f"of the {first} least trusted, about {audit.expected_wrong(first):.0f} are expected to be wrong; it can "
-            "be twice as many (see --help)"
+            "be half as many again (see --help)"
         )
         table = Table(title="the most suspicious labels", title_justify="left")
         table.add_column("trust", justify="right")

@@ -41,7 +41,7 @@ def adapt(options: AdaptOptions) -> None:
     elif not options.output.quiet:
         show_card(card, options.show)
         if skipped:
-            print(f"skipped {skipped} pictures that cannot be read")
+            print(f"pictures that cannot be read, skipped: {skipped}")
         model = shlex.quote(str(options.out))
         print(printable(f"wrote {options.out}; now try: eigen-reptile predict {model} PICTURES"))
 

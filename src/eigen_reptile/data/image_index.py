@@ -94,7 +94,7 @@ def image_files(source: Source) -> dict[str, list[str]]:
         else:
             ignored += 1
     if ignored:
-        log.info("ignored %d files in %s that do not have the suffix of an image", ignored, source.location)
+        log.info("files in %s without the suffix of an image, ignored: %d", source.location, ignored)
     return folders
 
 

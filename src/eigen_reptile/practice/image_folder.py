@@ -74,7 +74,7 @@ def _check_classes(classes: dict[str, list[str]], skip_empty: bool) -> None:
                 f"{len(empty)} of {len(classes)} classes have no images, the first of them {empty[0]}: remove their "
                 "folders, or set `skip_broken` to leave them out"
             )
-        log.warning("left out %d classes without images: %s", len(empty), ", ".join(empty[:10]))
+        log.warning("classes without images, left out: %d (%s)", len(empty), ", ".join(empty[:10]))
 
 
 def features_of_folder(

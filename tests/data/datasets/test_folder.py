@@ -170,7 +170,7 @@ def test_other_files_are_ignored_and_nothing_is_written(tmp_path: Path, caplog: 
         found = load_banks(Folder(root))
     for split in SPLITS:
         assert np.array_equal(found[split].pixels, expected[split].pixels)
-    assert "ignored 2 files in" in caplog.text
+    assert "without the suffix of an image, ignored: 2" in caplog.text
     assert "ignored 2 images that are not directly in the folder of a class" in caplog.text
     assert sorted((path, path.stat().st_mtime_ns) for path in root.rglob("*")) == before
 

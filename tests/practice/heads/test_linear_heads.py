@@ -16,7 +16,7 @@ from practice.heads.supports import clusters, with_wrong_labels
 
 def with_ones(support: Support) -> np.ndarray:
     """Scaled features of the only task, and a feature that is always 1, whose weight is the bias."""
-    x = Scaling.of(support.x)(support.x)[0].numpy()
+    x = Scaling.of(support)(support.x)[0].numpy()
     return np.concatenate([x, np.ones((len(x), 1))], axis=1)
 
 

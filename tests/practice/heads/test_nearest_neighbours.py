@@ -15,7 +15,7 @@ from practice.heads.supports import clusters
 @given(st.integers(2, 4), st.integers(1, 6), st.integers(1, 9), st.sampled_from([0.0, 2.0, 14.0]), st.integers(0, 999))
 def test_votes_are_those_of_scikit_learn(way: int, shots: int, k: int, temperature: float, seed: int) -> None:
     support, queries = clusters(way, shots, 12, seed, spread=1.5), clusters(way, 4, 12, seed + 1, spread=1.5).x
-    scaling = Scaling.of(support.x)
+    scaling = Scaling.of(support)
     k = min(k, way * shots)
     expected = KNeighborsClassifier(k, weights=lambda distance: np.exp(-temperature * distance), metric="cosine")
     expected.fit(scaling(support.x)[0].numpy(), support.y[0].numpy())

@@ -14,7 +14,7 @@ from practice.heads.supports import clusters
 
 def slow_posterior(support: Support, head: Trust) -> tuple[np.ndarray, float]:
     """The same rule, one sample after the other, each with a regression that is fitted without it."""
-    x = Scaling.of(support.x.double())(support.x.double())[0].numpy()
+    x = Scaling.of(support.double())(support.double().x)[0].numpy()
     given = np.eye(support.way)[support.y[0].numpy()]
     counts = given.sum(0)
     soft, noise = given.copy(), head.noise
@@ -115,7 +115,7 @@ def test_directions_are_the_weights_of_ridge_regression() -> None:
     support = clusters(3, 5, 8, seed=5)
     head = Trust(rounds=1)
     fitted = head.fit(support)
-    x = Scaling.of(support.x)(support.x)[0]
+    x = Scaling.of(support)(support.x)[0]
     found = head.judge(support)
     w = torch.linalg.solve(x.mT @ x + head.ridge * torch.eye(8), x.mT @ found.posterior[0])
     expected = found.temperature * x @ normalize(w, dim=0)

@@ -21,6 +21,10 @@ class Support(NamedTuple):
     def one_hot(self) -> Float[Tensor, "T m way"]:
         return one_hot(self.y, self.way).to(self.x)
 
+    def double(self) -> "Support":
+        """The same in double precision."""
+        return self._replace(x=self.x.double())
+
 
 class FittedHead(ABC):
     """A classifier of feature vectors for each of T tasks."""

@@ -20,8 +20,9 @@ def fit_linear(support: Support, loss: SampleLoss, ridge: float) -> LinearHead:
     The gradient by the weights is a combination of the samples, and so are the weights if they start at zero. Descent
     on the coefficients of that combination needs only products of samples, however many features they have.
     """
-    scaling = Scaling.of(support.x.double())
-    x = scaling(support.x.double())
+    support = support.double()
+    scaling = Scaling.of(support)
+    x = scaling(support.x)
     gram = x @ x.mT + 1  # the bias is the weight of a feature that is always 1
     coefficients = _minimum(gram, support.y, support.way, loss, ridge)
     return scaling.undone(coefficients.mT @ x, coefficients.sum(1))

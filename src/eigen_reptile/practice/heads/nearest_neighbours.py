@@ -39,9 +39,10 @@ class NearestNeighbours(Head):
             raise ConfigError(f"`head.temperature` must be at least 0, not {self.temperature}")
 
     def fit(self, support: Support) -> "FittedNeighbours":
-        scaling = Scaling.of(support.x.double())
-        directions = normalize(scaling(support.x.double()), dim=-1)
-        return FittedNeighbours(self, scaling, directions, support.one_hot.double())
+        support = support.double()
+        scaling = Scaling.of(support)
+        directions = normalize(scaling(support.x), dim=-1)
+        return FittedNeighbours(self, scaling, directions, support.one_hot)
 
 
 @final

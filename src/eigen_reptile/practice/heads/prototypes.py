@@ -24,7 +24,7 @@ class MeanPrototypes(Head):
     """
 
     def fit(self, support: Support) -> LinearHead:
-        scaling = Scaling.of(support.x)
+        scaling = Scaling.of(support)
         return towards(scaling, support.one_hot.mT @ scaling(support.x))
 
 

@@ -37,9 +37,10 @@ class Rnnp(Head):
             raise ConfigError(f"`head.rounds` must be at least 1, not {self.rounds}")
 
     def fit(self, support: Support) -> LinearHead:
-        scaling = Scaling.of(support.x.double())
-        x = scaling(support.x.double())
-        labels = support.one_hot.double()
+        support = support.double()
+        scaling = Scaling.of(support)
+        x = scaling(support.x)
+        labels = support.one_hot
         means = normalize(labels.mT, p=1, dim=-1) @ x
         partners, prototypes = labels @ labels.mT, means
         for _ in range(self.rounds):

@@ -32,7 +32,7 @@ class SimilarityWeighted(Head):
             raise ConfigError(f"`head.sharpness` must be at least 0, not {self.sharpness}")
 
     def fit(self, support: Support) -> LinearHead:
-        scaling = Scaling.of(support.x)
+        scaling = Scaling.of(support)
         x = scaling(support.x)
         weights = (self.sharpness * _mean_cosines(x, support.one_hot)).exp()
         return towards(scaling, (support.one_hot * weights).mT @ x)

@@ -28,9 +28,10 @@ class SpatialMedian(Head):
     """
 
     def fit(self, support: Support) -> LinearHead:
-        scaling = Scaling.of(support.x.double())
-        x = scaling(support.x.double())
-        return towards(scaling, spatial_medians(x, support.one_hot.mT.double()))
+        support = support.double()
+        scaling = Scaling.of(support)
+        x = scaling(support.x)
+        return towards(scaling, spatial_medians(x, support.one_hot.mT))
 
 
 def spatial_medians(x: Float[Tensor, "T m F"], members: Float[Tensor, "T way m"]) -> Float[Tensor, "T way F"]:

@@ -77,7 +77,7 @@ class Trust(Head):
 
     def fit_and_judge(self, support: Support) -> tuple[LinearHead, LabelTrust]:
         """The classifier and the trust in each label, which come from the same rounds."""
-        scaling = Scaling.of(support.x)
+        scaling = Scaling.of(support)
         regression = _Regression.of(scaling(support.x), self.ridge)
         found, unknown = self._judge(regression, support), ~can_be_judged(support)
         judged = found._replace(
