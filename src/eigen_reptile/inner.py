@@ -1,6 +1,6 @@
 """The inner loop: n gradient steps on every task at once, as pure functions.
 
-Everything random is drawn beforehand: the mini-batches are arguments. So the loop can be batched, compiled and
+All random draws are made beforehand: the mini-batches are arguments. So the loop can be batched, compiled and
 differentiated, and the same arguments always give the same trajectory.
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 from eigen_reptile.methods import METHODS, Reptile
 from eigen_reptile.nn import Conv4
-from eigen_reptile.recipes import RECIPES, Published, published
+from eigen_reptile.recipes import RECIPES, PublishedAccuracy, published
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper.tex"
 ROWS_OF_TABLE_1 = {
@@ -59,14 +59,14 @@ def paper_rows(label: str, columns: int) -> dict[str, list[tuple[float, ...]]]:
     return rows
 
 
-def one_and_five_shot(label: str) -> dict[str, tuple[Published, Published]]:
+def one_and_five_shot(label: str) -> dict[str, tuple[PublishedAccuracy, PublishedAccuracy]]:
     """1-shot and 5-shot accuracy by row, with the interval where the paper gives one."""
     return {row: (_accuracy(one), _accuracy(five)) for row, (one, five) in paper_rows(label, 2).items()}
 
 
-def _accuracy(numbers: tuple[float, ...]) -> Published:
+def _accuracy(numbers: tuple[float, ...]) -> PublishedAccuracy:
     mean, *interval = numbers
-    return Published(mean, interval[0] if interval else None)
+    return PublishedAccuracy(mean, interval[0] if interval else None)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_published_accuracies_with_noise_equal_table_3() -> None:
     rows = paper_rows("table2", 7)
     assert len(rows) == 5
     expected = {
-        (f"{row.lower().replace('+', '-')}-{noise}", 1): Published(accuracy, None)
+        (f"{row.lower().replace('+', '-')}-{noise}", 1): PublishedAccuracy(accuracy, None)
         for row, cells in rows.items()
         for noise, (accuracy,) in zip(("p0", "s10", "as10", "s20", "as20", "s50", "as50"), cells, strict=True)
     }
@@ -102,7 +102,7 @@ def test_the_comparison_of_all_methods_has_the_numbers_of_table_2() -> None:
 @pytest.mark.parametrize("recipe", TABLES)
 def test_the_cells_of_a_recipe_have_the_numbers_of_their_row(recipe: str) -> None:
     rows = one_and_five_shot(TABLES[recipe])
-    expected: dict[tuple[str, int], Published] = {}
+    expected: dict[tuple[str, int], PublishedAccuracy] = {}
     used = set()
     for name, cell in RECIPES[recipe].cells("full").items():
         assert isinstance(cell.model, Conv4)

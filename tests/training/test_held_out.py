@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from eigen_reptile.errors import ConfigError
+from eigen_reptile.runtime.distributed import WorkerGroup
 from eigen_reptile.runtime.progress import ReportProgress, StartProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
@@ -153,47 +154,37 @@ def test_a_run_whose_training_is_not_finished_cannot_be_evaluated(tmp_path: Path
             evaluate_run(folder, exp, tmp_path / "new")
 
 
-WORKER = """
-import json, os, sys
-from pathlib import Path
-from eigen_reptile.runtime.distributed import WorkerGroup
-from eigen_reptile.training.experiment import run
-from test_held_out import IMAGES, interrupt_in
-import torch
-
-torch.set_num_threads(1)
-folder = Path(sys.argv[1])
-with WorkerGroup(60, gpu=False).connected("run") as workers:
-    run(IMAGES, folder / "whole", workers=workers)
-    try:
-        run(IMAGES, folder / "run", interrupt_in("test tasks, 1-shot", 4, KeyboardInterrupt, []), workers=workers)
-    except KeyboardInterrupt as error:
-        assert "after 4 of 5 test tasks" in str(error)
-    seen = []
-    run(IMAGES, folder / "run", interrupt_in("", 0, KeyboardInterrupt, seen), workers=workers)
+def evaluate_together(folder: Path) -> None:
+    """What each of two workers does, with processes that are at the same point."""
+    with WorkerGroup(60.0, gpu=False).connected("run") as workers:
+        run(IMAGES, folder / "whole", workers=workers)
+        with pytest.raises(KeyboardInterrupt, match="after 4 of 5 test tasks"):
+            run(IMAGES, folder / "run", interrupt_in("test tasks, 1-shot", 4, KeyboardInterrupt, []), workers=workers)
+        seen: list[tuple[str, int]] = []
+        run(IMAGES, folder / "run", interrupt_in("", 0, KeyboardInterrupt, seen), workers=workers)
     expected = [("validation tasks", 5), *(("test tasks, 1-shot", done) for done in (4, 5))]
     expected += [("test tasks, 2-shot", done) for done in (2, 4, 5)]
     assert [report for report in seen if "tasks" in report[0]] == expected
-"""
 
 
-def test_an_evaluation_by_two_workers_continues_to_the_same_result(tmp_path: Path) -> None:
+def test_an_evaluation_by_two_workers_continues_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
+    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    for name, value in (together | {"RANK": "0", "LOCAL_RANK": "0"}).items():
+        monkeypatch.setenv(name, value)
+    code = "import sys, pathlib, test_held_out; test_held_out.evaluate_together(pathlib.Path(sys.argv[1]))"
     paths = [str(Path(__file__).parents[1]), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    together = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    environment = os.environ | together | {"PYTHONPATH": os.pathsep.join(paths)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(tmp_path)],
-            env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in processes:
-        _, output = process.communicate(timeout=200)
-        assert process.returncode == 0, output
+    environment = os.environ | {"RANK": "1", "LOCAL_RANK": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment, stderr=subprocess.PIPE, text=True
+    ) as other:
+        try:
+            evaluate_together(tmp_path)
+        finally:
+            _, output = other.communicate(timeout=200)
+    assert other.returncode == 0, output
     assert without_times(tmp_path / "run" / "result.json") == without_times(tmp_path / "whole" / "result.json")

@@ -6,9 +6,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, final
@@ -19,6 +21,7 @@ from safetensors.torch import load_file
 
 from eigen_reptile.cli import run as run_command
 from eigen_reptile.nn import Mlp
+from eigen_reptile.runtime.interruption import handled_by
 from eigen_reptile.runtime.progress import ReportProgress
 from eigen_reptile.training.config import Experiment, MetaConfig
 from eigen_reptile.training.evaluate import EvalConfig
@@ -72,9 +75,10 @@ class Calls:
 
 @pytest.mark.parametrize("exp", [CURVES, IMAGES], ids=["curves", "images"])
 def test_an_interruption_at_any_moment_costs_one_iteration_and_no_bit(exp: Experiment, tmp_path: Path) -> None:
-    with Calls() as calls:
-        run(exp, tmp_path / "whole")
+    run(exp, tmp_path / "whole")
     expected = outcome(tmp_path / "whole")
+    with Calls() as calls:  # not of the first run, which also calls what is called once in a process
+        run(exp, tmp_path / "counted")
     generator = np.random.default_rng(0)
     for moment in generator.integers(1, calls.count, size=MOMENTS).tolist():
         folder, reported = tmp_path / str(moment), [0]
@@ -102,14 +106,6 @@ WORDS = (
 )
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
-        "OMP_NUM_THREADS": "1"
-    }
-    command = [sys.executable, "-m", "eigen_reptile", *WORDS, str(folder)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-
 def logged(folder: Path) -> int:
     file = folder / "metrics.jsonl"
     return (
@@ -117,17 +113,56 @@ def logged(folder: Path) -> int:
     )
 
 
-@pytest.mark.timeout(300)
-def test_each_signal_saves_a_checkpoint_and_says_from_where_the_next_start_continues(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    for number, reached in ((signal.SIGHUP, 10), (signal.SIGTERM, 20), (signal.SIGINT, 30)):
-        process = started(folder)
+def run_in_a_process(folder: Path, number: int, reached: int) -> tuple[int, str]:
+    """The exit code and the messages of a process that gets this signal once it has logged this step."""
+    environment = {name: value for name, value in os.environ.items() if name != "FORCE_COLOR"} | {
+        "OMP_NUM_THREADS": "1"
+    }
+    command = [sys.executable, "-m", "eigen_reptile", *WORDS, str(folder)]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         while logged(folder) < reached:
             assert process.poll() is None, process.communicate()
             time.sleep(0.005)
         process.send_signal(number)
-        _, output = process.communicate(timeout=60)
-        assert process.returncode == 128 + number, output
+        _, messages = process.communicate(timeout=60)
+    return process.returncode, messages
+
+
+def run_here(folder: Path, number: int, reached: int, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """The same in this process, which takes less time than to start another."""
+    ended = threading.Event()
+
+    def send() -> None:
+        while logged(folder) < reached and not ended.wait(0.005):
+            pass
+        os.kill(os.getpid(), number)
+
+    with handled_by(lambda number, frame: None):  # should the signal come too late, it must not end the tests
+        sender = threading.Thread(target=send)
+        sender.start()
+        code = run_command([*WORDS, str(folder)])
+        ended.set()
+        sender.join()
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.timeout(300)
+def test_each_signal_saves_a_checkpoint_and_says_from_where_the_next_start_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")  # or the messages are broken into several lines
+    folder = tmp_path / "run"
+    starts = (
+        (signal.SIGHUP, partial(run_here, capsys=capsys)),
+        (signal.SIGTERM, run_in_a_process),
+        (signal.SIGINT, partial(run_here, capsys=capsys)),
+    )
+    for reached, (number, start) in zip((10, 20, 30), starts, strict=True):
+        code, output = start(folder, number, reached)
+        assert code == 128 + number, output
         step = newest_step(folder)
         assert step >= reached - 1  # at most the interrupted iteration is lost
         assert logged(folder) <= step

@@ -1,9 +1,5 @@
-"""The outer loop: replicas trained side by side, divergence, and compiled training."""
+"""The outer loop: replicas trained side by side, and divergence."""
 
-import os
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +9,6 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from eigen_reptile.cli import run as run_command
 from eigen_reptile.inner import InnerConfig
 from eigen_reptile.methods import METHODS
 from eigen_reptile.runtime.progress import ReportProgress, no_progress
@@ -70,24 +65,6 @@ def test_training_stops_when_all_replicas_have_diverged(tmp_path: Path) -> None:
     assert result.test is None
     assert reported[tmp_path.name] == result.steps == result.replicas[0].diverged_at
     assert result.steps < 100
-
-
-@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")
-def test_compiled_training_agrees_with_plain(tmp_path: Path) -> None:
-    # In a separate process without the type checks of the tests, which cannot be compiled; by a single thread, because
-    # starting more takes longer than compiling this little; and not optimised by the C++ compiler, for the same reason.
-    program = Path(sys.executable).parent / "eigen-reptile"
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_DEBUG_COMPILE": "1"}
-    settings = "--meta.steps 20 --inner.steps 2 --model.hidden 8 --seeds 0 1 --evaluation.tasks 2"
-    words = f"train eigen-reptile sine --quiet --evaluation.monitor-tasks 2 {settings}".split()
-    compiled, plain = ([*words, "--compile", how, "--out", str(tmp_path / how)] for how in ("on", "off"))
-    subprocess.run([program, *compiled], env=os.environ | environment, check=True)
-    assert run_command(plain) == 0
-    ours, theirs = (
-        safetensors.torch.load_file(tmp_path / how / "checkpoints" / "step-000000020.safetensors")["theta"]
-        for how in ("on", "off")
-    )
-    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

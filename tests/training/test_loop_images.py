@@ -1,11 +1,7 @@
-"""Training on images: the best checkpoint, early stopping, throughput, memory, and compiled training."""
+"""Training on images: the best checkpoint, early stopping, throughput and memory."""
 
 import gc
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -182,39 +178,3 @@ def test_memory_does_not_grow_with_the_iterations(tmp_path: Path) -> None:
     run(exp, tmp_path, lambda name, total: report if name == tmp_path.name else no_progress(name, total))
     assert seen[21][:2] == seen[9][:2] == seen[5][:2]
     assert seen[21][2] - seen[9][2] < 12  # less than one object per iteration
-
-
-COMPILED = """
-import shutil
-from dataclasses import replace
-from pathlib import Path
-
-from eigen_reptile import run
-from eigen_reptile.runtime.progress import no_progress
-from patterns import SMALL
-
-def report(done, metrics):
-    if done == 4:  # as a process would leave the folder that is killed now
-        shutil.copytree("whole", "resumed")
-
-exp = replace(SMALL, compile="on", precision="float64", meta=replace(SMALL.meta, steps=8), seeds=(0,))
-run(exp, Path("whole"), lambda name, total: report if name == "whole" else no_progress(name, total), checkpoint_every=4)
-run(exp, Path("resumed"))
-"""
-
-
-@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="compiling needs a C++ compiler")
-def test_compiled_training_agrees_with_plain_and_resumes_bit_for_bit(tmp_path: Path) -> None:
-    # In a separate process without the type checks of the tests, which cannot be compiled; and not optimised by the
-    # C++ compiler, which takes most of the time. One replica, because the code grows with their number.
-    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {"PYTHONPATH": path, "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_DEBUG_COMPILE": "1"}
-    subprocess.run([sys.executable, "-c", COMPILED], env=os.environ | environment, cwd=tmp_path, check=True)
-    run(replace(SMALL, precision="float64", meta=replace(SMALL.meta, steps=8), seeds=(0,)), tmp_path / "plain")
-    whole, resumed, plain = (
-        load_file(tmp_path / name / "checkpoints/step-000000008.safetensors")["theta"]
-        for name in ("whole", "resumed", "plain")
-    )
-    assert torch.equal(whole, resumed)
-    assert not torch.equal(whole, plain)  # or nothing was compiled
-    torch.testing.assert_close(whole, plain, rtol=1e-6, atol=1e-8)

@@ -71,7 +71,7 @@ USAGE = "usage: eigen-reptile COMMAND ...\n\n" + "\n".join(
 )
 
 SIGNALLED = 128
-"""Added to the number of the signal that ended a command, as shells do, it is the exit code."""
+"""The exit code of a command that a signal ended is this plus the number of the signal, as in shells."""
 
 
 def main() -> NoReturn:

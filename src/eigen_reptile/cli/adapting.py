@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 def adapt_command(args: Sequence[str]) -> None:
-    options = _parsed(AdaptOptions, args, "adapt FOLDER --out MODEL")
+    options = _parse_options(AdaptOptions, args, "adapt FOLDER --out MODEL")
     from eigen_reptile.cli.classifying import adapt
 
     adapt(options)
 
 
 def predict_command(args: Sequence[str]) -> None:
-    options = _parsed(PredictOptions, args, "predict MODEL PICTURES")
+    options = _parse_options(PredictOptions, args, "predict MODEL PICTURES")
     if not options.pictures:
         raise UsageError("name pictures, or folders of pictures: eigen-reptile predict MODEL PICTURES")
     _check_suffix("--csv", options.csv, ".csv")
@@ -31,21 +31,21 @@ def predict_command(args: Sequence[str]) -> None:
 
 
 def info_command(args: Sequence[str]) -> None:
-    options = _parsed(InfoOptions, args, "info MODEL")
+    options = _parse_options(InfoOptions, args, "info MODEL")
     from eigen_reptile.cli.classifying import info
 
     info(options)
 
 
 def export_command(args: Sequence[str]) -> None:
-    options = _parsed(ExportOptions, args, "export MODEL --onnx FILE.onnx")
+    options = _parse_options(ExportOptions, args, "export MODEL --onnx FILE.onnx")
     _check_suffix("--onnx", options.onnx, ".onnx")
     from eigen_reptile.cli.classifying import export
 
     export(options)
 
 
-def _parsed(kind: type[T], args: Sequence[str], usage: str) -> T:
+def _parse_options(kind: type[T], args: Sequence[str], usage: str) -> T:
     """The options; if an argument is missing, the error says how the command is used."""
     command = usage.split()[0]
     try:
@@ -59,6 +59,6 @@ def _parsed(kind: type[T], args: Sequence[str], usage: str) -> T:
 
 
 def _check_suffix(option: str, path: Path | None, suffix: str) -> None:
-    """A UsageError for another suffix: a picture that is named by mistake would be lost."""
+    """Refuse any other suffix, so that a picture named by mistake is not overwritten."""
     if path is not None and path.suffix.lower() != suffix:
         raise UsageError(f"{option} must name a file that ends in {suffix}, not {path}")

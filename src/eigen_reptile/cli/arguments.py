@@ -91,12 +91,12 @@ def _plain_words(complaint: str, command: str, args: Sequence[str]) -> str:
     if found := re.match(r"Error parsing (--[\w.-]+): ", complaint):
         flag = found[1]
         name = max((name for name in OPTIONS if f"{command} ".startswith(f"{name} ")), key=len)
-        allowed, given = allowed_numbers(name, flag), _given(flag, args)
+        allowed, given = allowed_numbers(name, flag), _values_of(flag, args)
         return f"{flag} must be {allowed}, not {given}" if allowed else f"{flag} does not accept {given}"
     return complaint
 
 
-def _given(flag: str, args: Sequence[str]) -> str:
+def _values_of(flag: str, args: Sequence[str]) -> str:
     """The values that follow a flag on the command line, shortened."""
     after = list(dropwhile(lambda arg: arg.partition("=")[0].replace("_", "-") != flag, args))
     first = [arg.partition("=")[2] for arg in after[:1] if "=" in arg]
@@ -122,7 +122,7 @@ def take_name(
 
 
 def check_not_empty(args: Sequence[str]) -> None:
-    """Refuse an empty argument, because most often it is a variable of the shell that is not set."""
+    """Refuse an empty argument, which is usually a shell variable that is not set."""
     for before, arg in zip(("", *args), args, strict=False):
         if not arg.strip() or (arg.startswith("--") and arg.endswith("=")):
             where = arg.removesuffix("=") if arg.strip() else before

@@ -15,12 +15,12 @@ class AuditOptions:
     """Find wrong labels in a folder of images that has a folder for each class, and correct them.
 
     Every label gets a trust: the probability that it is right, judged by a model that has learnt from all other
-    pictures. Of labels with a trust of 0.3, seven in ten are expected to be wrong. How many of the first hundred labels
-    of the list are expected to be wrong is therefore the sum of 1 - trust over them, which the command prints. On five
-    classes of photographs that it was not fitted to, labelled by people, it was right within one label for 10 and 50
-    pictures per class, and a few too low for 300; on ten classes with 10 or 50 pictures each it was too low by up to a
-    third. If all labels are right it still expects a few to be wrong (docs/audit.md has the figures). A class with one
-    picture cannot be judged.
+    pictures. Of labels with a trust of 0.3, seven in ten are expected to be wrong. How many of the first hundred
+    labels of the list are expected to be wrong is therefore the sum of 1 - trust over them, which the command prints.
+    On five classes of photographs that it was not fitted to, labelled by people, it was right within one label for 10
+    and for 50 pictures per class, and a few too low for 300; on ten classes with 10 or 50 pictures each it was too
+    low by up to a third. If all labels are right it still expects a few to be wrong (docs/audit.md has the figures).
+    A class with one picture cannot be judged.
 
     The command writes a table of all labels (labels.csv), and serves a page on which you accept or reject each
     suggestion; --apply then moves the accepted files, and --undo moves them back.

@@ -43,14 +43,14 @@ def audit_command(args: Sequence[str]) -> None:
     folder = expanded(options.folder)
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}")
-    out = _out(folder, options.out)
+    out = _output_folder(folder, options.out)
     if options.apply or options.undo:
         _move(folder, out, options)
     else:
         _audit(folder, out, options)
 
 
-def _out(folder: Path, chosen: Path | None) -> Path:
+def _output_folder(folder: Path, chosen: Path | None) -> Path:
     """The folder for what the command writes, which is never among the classes."""
     classes = folder.resolve()
     out = classes.parent / f"{classes.name}-audit" if chosen is None else expanded(chosen)

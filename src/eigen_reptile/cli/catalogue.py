@@ -61,7 +61,7 @@ class CommandNames(NamedTuple):
     """The words before the first flag."""
 
     command: str
-    """As in `OPTIONS`."""
+    """The command, as in `OPTIONS`."""
     words: tuple[str, ...]
     types: Mapping[str, Class | None]
     """The classes of the named method and data set, by the field that holds them; None if they are not known."""

@@ -11,16 +11,16 @@ from eigen_reptile.errors import RunError
 from eigen_reptile.runtime.text import printable
 
 
-class Kind(NamedTuple):
+class FolderKind(NamedTuple):
     """A kind of folder that can be checked."""
 
     markers: tuple[str, ...]
-    """The files in it by any of which it is recognised."""
+    """Files that identify such a folder; one of them is enough."""
     check: Callable[[Path], list[str]]
-    """What is damaged in it, one line each. It imports what it needs, which for a run is torch."""
+    """Lists what is damaged in it, one line each. It imports what it needs, which for a run is torch."""
 
 
-class Checked(NamedTuple):
+class CheckedFolder(NamedTuple):
     """A folder that was checked."""
 
     folder: Path
@@ -57,10 +57,10 @@ def _check_features(folder: Path) -> list[str]:
 
 
 KINDS = {
-    "run": Kind(("config.json", "result.json", "metrics.jsonl", "checkpoints/step-*.json"), _check_run),
-    "study": Kind(("study.json",), _check_study),
-    "cache": Kind((f"*-{'[0-9a-f]' * 16}/*.npy",), _check_cache),
-    "cache of features": Kind(("features.sqlite",), _check_features),
+    "run": FolderKind(("config.json", "result.json", "metrics.jsonl", "checkpoints/step-*.json"), _check_run),
+    "study": FolderKind(("study.json",), _check_study),
+    "cache": FolderKind((f"*-{'[0-9a-f]' * 16}/*.npy",), _check_cache),
+    "cache of features": FolderKind(("features.sqlite",), _check_features),
 }
 
 
@@ -82,25 +82,25 @@ def check_command(args: Sequence[str]) -> None:
         for one in damaged:
             print("\n".join(printable(f"{one.folder}: {problem}") for problem in one.problems))
         if not damaged:
-            print(f"intact: {_counted(checked)}")
+            print(f"intact: {_format_counts(checked)}")
     if damaged:
-        raise RunError(f"damaged: {_counted(damaged)}, of {len(checked)} that were checked")
+        raise RunError(f"damaged: {_format_counts(damaged)}, of {len(checked)} that were checked")
 
 
-def check_below(folder: Path) -> list[Checked]:
-    """Check the folder and everything below it that is of a known kind."""
+def check_below(folder: Path) -> list[CheckedFolder]:
+    """Check the folder and all folders below it that are of a known kind."""
     return [
-        Checked(place, name, kind.check(place))
+        CheckedFolder(place, name, kind.check(place))
         for name, kind in KINDS.items()
-        for place in sorted(_found(folder, kind))
+        for place in sorted(_find_folders(folder, kind))
     ]
 
 
-def _found(folder: Path, kind: Kind) -> set[Path]:
+def _find_folders(folder: Path, kind: FolderKind) -> set[Path]:
     return {file.parents[marker.count("/")] for marker in kind.markers for file in folder.rglob(marker)}
 
 
-def _counted(checked: Sequence[Checked]) -> str:
+def _format_counts(checked: Sequence[CheckedFolder]) -> str:
     """For example "1 run, 2 caches"."""
     counts = Counter(one.kind for one in checked)
     return ", ".join(f"{count} {kind if count == 1 else _plural(kind)}" for kind, count in counts.items())

@@ -67,7 +67,7 @@ def _adapted(options: AdaptOptions, start_progress: StartProgress) -> tuple[FewS
 
 
 def _check_out(out: Path) -> None:
-    """A UsageError if something is there that is not a model, because it would be lost."""
+    """Refuse to overwrite anything that is not a model."""
     if not out.exists():
         return
     try:
@@ -113,7 +113,7 @@ def predict(options: PredictOptions) -> None:
 
 
 def _pictures(given: Sequence[Path]) -> Iterator[Path]:
-    """The files that are named, and all pictures in the folders that are."""
+    """The named files, and all pictures in the named folders."""
     for path in given:
         if not path.is_dir():
             yield path

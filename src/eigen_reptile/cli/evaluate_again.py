@@ -1,4 +1,4 @@
-"""What to do about a folder whose run differs from the one that is asked for only in its evaluation."""
+"""A folder whose run differs from the requested experiment only in its evaluation: how to evaluate it again."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -23,7 +23,7 @@ def check_only_evaluation_differs(folder: Path, experiment: Experiment) -> None:
         return  # there is no run, or whoever opens the folder reports what is wrong with it
     here = with_absolute_paths(experiment)
     same_training = to_json(there) | {"evaluation": None} == to_json(here) | {"evaluation": None}
-    changed = _changed(there.evaluation, here.evaluation)
+    changed = _changed_settings(there.evaluation, here.evaluation)
     if changed and same_training and not set(changed) & set(OF_TRAINING):
         flags = " ".join(_flag(name, value) for name, value in changed.items())
         raise ConfigError(
@@ -32,7 +32,7 @@ def check_only_evaluation_differs(folder: Path, experiment: Experiment) -> None:
         )
 
 
-def _changed(there: EvalConfig, here: EvalConfig) -> dict[str, Any]:
+def _changed_settings(there: EvalConfig, here: EvalConfig) -> dict[str, Any]:
     names = (field.name for field in fields(EvalConfig))
     return {name: getattr(here, name) for name in names if getattr(here, name) != getattr(there, name)}
 

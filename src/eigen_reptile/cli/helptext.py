@@ -74,7 +74,7 @@ def _train_help(words: Sequence[str], topic: str | None) -> str:
             [
                 *_usage(WORDS["train"]),
                 _allowed_names("train"),
-                _first(possible_settings("train")),
+                _common_settings(possible_settings("train")),
                 [wrapped(NAMES_FIRST)],
             ]
         )
@@ -84,7 +84,7 @@ def _train_help(words: Sequence[str], topic: str | None) -> str:
         groups.setdefault(_group(setting), []).append(setting)
     if topic is None:
         names = " ".join(words)
-        return _paragraphs([*_usage(names), _first(settings), _group_names(groups, names)])
+        return _paragraphs([*_usage(names), _common_settings(settings), _group_names(groups, names)])
     if topic in groups:
         return _paragraphs(_option_groups(groups[topic])[topic != GENERAL :])  # without that of --help
     if topic != "all":
@@ -101,18 +101,22 @@ def _usage(names: str) -> list[list[str]]:
     return [[f"usage: eigen-reptile train {names} --out PATH [OPTIONS]"], [wrapped(about)]]
 
 
-def _first(settings: Sequence[Setting]) -> list[str]:
+def _common_settings(settings: Sequence[Setting]) -> list[str]:
     """The settings that people change first, with one clause about each."""
     by_flag = {setting.flags[0]: setting for setting in reversed(settings) if setting.flags}
     chosen = [by_flag[flag] for flag in FIRST if flag in by_flag]
-    brief = [setting._replace(field=setting.field._replace(about=_clause(setting.field.about))) for setting in chosen]
+    abouts = [_first_clause(setting.field.about) for setting in chosen]
+    brief = [
+        setting._replace(field=setting.field._replace(about=about))
+        for setting, about in zip(chosen, abouts, strict=True)
+    ]
     return [
         "changed most often:",
         *(line for setting in brief for line in row(_option_and_value(setting), _option_help(setting), COLUMN)),
     ]
 
 
-def _clause(text: str) -> str:
+def _first_clause(text: str) -> str:
     return re.split(r"[.;] ", text)[0].removesuffix(".") + "."
 
 

@@ -30,17 +30,18 @@ def list_command(args: Sequence[str]) -> None:
     unexpected = [arg for arg in args if arg.startswith("-") and arg not in ("--json", "--quiet")]
     if unexpected:
         raise UsageError(f"unexpected argument {unexpected[0]} (see eigen-reptile list --help)")
-    chosen = _chosen(names)
+    chosen = _select(names)
     if "--json" in args:
-        print(
-            json.dumps({kind: {entry.name: _about(kind, entry) for entry in found} for kind, found in chosen.items()})
-        )
+        descriptions = {
+            kind: {entry.name: _short_description(kind, entry) for entry in found} for kind, found in chosen.items()
+        }
+        print(json.dumps(descriptions))
     elif "--quiet" not in args:
         print("\n".join(_details(chosen, names) if names else _overview()))
 
 
-def _chosen(names: Sequence[str]) -> dict[RegistryKind, list[RegistryEntry]]:
-    """The entries that are named, or whose kind is; all if there are no names."""
+def _select(names: Sequence[str]) -> dict[RegistryKind, list[RegistryEntry]]:
+    """The entries with these names, or of the kinds with these names; all if there are no names."""
     listed = {kind: [*entries(kind).values(), *(_studies() if kind == "recipes" else [])] for kind in REGISTRIES}
     known = [*listed, *dict.fromkeys(entry.name for found in listed.values() for entry in found)]
     for name in names:
@@ -80,12 +81,12 @@ def _details(chosen: dict[RegistryKind, list[RegistryEntry]], names: Sequence[st
         column = max(len(entry.name) for entry in found) + 4
         for entry in found:
             if entry.name in names:
-                yield from _all_about(kind, entry)
+                yield from _full_description(kind, entry)
             else:
-                yield from row(entry.name, _about(kind, entry), column)
+                yield from row(entry.name, _short_description(kind, entry), column)
 
 
-def _all_about(kind: RegistryKind, entry: RegistryEntry) -> Iterator[str]:
+def _full_description(kind: RegistryKind, entry: RegistryEntry) -> Iterator[str]:
     yield f"  {entry.name}"
     docstring = ast.get_docstring(entry.type.node) if entry.type else None
     abouts = [entry.about, *(docstring.split("\n\n") if docstring else [])]
@@ -101,6 +102,6 @@ def _all_about(kind: RegistryKind, entry: RegistryEntry) -> Iterator[str]:
             yield wrapped(f"    {name + ':':<11}{fact}", " " * 15)
 
 
-def _about(kind: RegistryKind, entry: RegistryEntry) -> str:
+def _short_description(kind: RegistryKind, entry: RegistryEntry) -> str:
     """What an entry is; methods and models share classes, hence the expression tells them apart."""
     return f"{entry.about} [{entry.expression}]" if kind in ("methods", "models") else entry.about

@@ -109,7 +109,7 @@ class EvalOptions:
 @final
 @dataclass(frozen=True)
 class StudyOptions:
-    """Make studies: of the theorems in the paper's appendices, or of heads and label errors in practice.
+    """Run studies: of the theorems in the paper's appendices, or of heads and label errors in practice.
 
     Finished studies are skipped.
     """

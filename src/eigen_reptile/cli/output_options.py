@@ -1,4 +1,4 @@
-"""What every command can be told about its output."""
+"""The output options that all commands have."""
 
 from dataclasses import dataclass
 from typing import Annotated, final

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 IN_ASCII = "eigen_reptile.in_ascii"
 REPLACEMENTS = {"±": "+-", "…": "..."}
-"""Characters that are printed as others where the encoding does not have them."""
+"""ASCII replacements for characters that an encoding lacks."""
 
 
 @final
@@ -34,7 +34,7 @@ class LossyFile(io.FileIO):
 def prepare_streams() -> None:
     """Replace streams that the caller has closed, and let them replace characters that they cannot encode.
 
-    What cannot be written to standard error is lost; that standard output cannot be written is an error.
+    What cannot be written to standard error is lost; a failure to write to standard output is an error.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # nor may the next file that is opened take its number

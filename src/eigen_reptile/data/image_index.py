@@ -24,7 +24,7 @@ from eigen_reptile.runtime.progress import ReportProgress
 log = logging.getLogger(__name__)
 
 MAX_LISTED = 1000
-"""Broken images that are listed; of more only the number is given."""
+"""How many broken images are listed; of the others only the number is given."""
 
 
 @final
@@ -51,7 +51,7 @@ class ImageIndex(NamedTuple):
     """Height, width and channels of every image."""
     splits: Mapping[Split, ImagesByClass]
     groups: re.Pattern[str] | None = None
-    """What images of one group have in common in their file names."""
+    """The part of the file name that all images of a group share."""
 
 
 def find_folder_or_zip(root: Path, name: str, depth: int) -> Source | None:

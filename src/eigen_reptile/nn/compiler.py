@@ -1,4 +1,4 @@
-"""What is compiled: functions that torch.compile makes faster, where there is a working compiler."""
+"""Compiled functions: torch.compile makes them faster, where there is a working compiler."""
 
 import logging
 import threading
@@ -56,7 +56,7 @@ def compile_function(
 
 @final
 class Compiled(Generic[P, T]):
-    """A function that the first call compiles, with an uncompiled fallback where that fails and is not required."""
+    """A function compiled by its first call; if that fails and is not required, an uncompiled fallback replaces it."""
 
     def __init__(self, compiled: Callable[P, T], fallback: Callable[P, T], required: bool) -> None:
         self._function, self._fallback = compiled, fallback

@@ -70,12 +70,12 @@ class Conv4(Model):
         if self.head:
             left = [-(-side // 16) if same else side // 16 for side in (height, width)]  # each pooling halves
             features = self.filters * prod(left)
-            parts.append(_NoisyLinear(features, outputs) if noisy else _initialised(nn.Linear(features, outputs)))
+            parts.append(_NoisyLinear(features, outputs) if noisy else _initialise(nn.Linear(features, outputs)))
         return _NoisySequential(*parts) if noisy else nn.Sequential(*parts)
 
 
-def _initialised(layer: Layer, init: Callable[[Tensor], Tensor] = nn.init.xavier_uniform_) -> Layer:
-    """The layer with freshly drawn weights and a bias of zero."""
+def _initialise(layer: Layer, init: Callable[[Tensor], Tensor] = nn.init.xavier_uniform_) -> Layer:
+    """Draw the weights of the layer, set its bias to zero, and return it."""
     init(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -103,9 +103,9 @@ class _Block(nn.Module):
         super().__init__()
         self.same = same
         self.norm = RunningNorm(after, EPS) if running else nn.BatchNorm2d(after, EPS, track_running_stats=False)
-        self.convolution = _initialised(nn.Conv2d(before, after, 3, padding=1, bias=False))
-        self.noise = _initialised(nn.Conv2d(before, after, 3, padding=1), _nearly_zero) if layers == "noise" else None
-        self.warp = _initialised(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
+        self.convolution = _initialise(nn.Conv2d(before, after, 3, padding=1, bias=False))
+        self.noise = _initialise(nn.Conv2d(before, after, 3, padding=1), _nearly_zero) if layers == "noise" else None
+        self.warp = _initialise(nn.Conv2d(after, after, 3, padding=1)) if layers == "warp" else None
 
     def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
         """Noise is drawn from the generator; without one there is none, but its mean strength still multiplies."""
@@ -132,8 +132,8 @@ class _NoisyLinear(nn.Module):
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        self.noise = _initialised(nn.Linear(before, 1), _nearly_zero)
-        self.linear = _initialised(nn.Linear(before, after))
+        self.noise = _initialise(nn.Linear(before, 1), _nearly_zero)
+        self.linear = _initialise(nn.Linear(before, after))
 
     def forward(self, x: Tensor, rng: torch.Generator | None = None) -> Tensor:
         output: Tensor = self.linear(x)

@@ -24,8 +24,8 @@ class FlatModule:
 
     The module is only a template: its own parameter values are never used. Torch's batch-norm layers always use the
     statistics of the batch; `RunningNorm` uses running ones outside of training. ConfigError if the module cannot be a
-    pure function of its parameters: if some are frozen, lazy or not real numbers, or if a layer draws at random. What
-    draws at random in its `forward` is refused at its first call.
+    pure function of its parameters: if some are frozen, lazy or not real numbers, or if a layer is random. A
+    module whose `forward` draws random numbers is refused at its first call.
     """
 
     def __init__(self, build: Callable[[], nn.Module], device: torch.device = CPU) -> None:

@@ -28,8 +28,8 @@ def wrong_count(rate: float, shots: int) -> int:
 
 
 def check_support_noise(kind: SupportNoise, rate: float, way: int, shots: int, name: str) -> None:
-    """ConfigError if so many shots cannot have this noise: no label would be wrong, or another class than the true one
-    would have as many samples of a label. `name` is that of the rate."""
+    """ConfigError if this many shots cannot have this noise: no label would be wrong, or another class would have as
+    many samples of a label as the true one. `name` is the field of the rate."""
     wrong = wrong_count(rate, shots)
     if rate > 0 and wrong == 0:
         raise ConfigError(f"`{name}` {rate:g} of {shots} shots is less than one wrong label: use more shots")
@@ -55,7 +55,7 @@ def support_labels(
         return labels
     match kind:
         case "symmetric":
-            given = _spread(way, wrong, rng)
+            given = _spread_labels(way, wrong, rng)
         case "paired":
             given = np.repeat(_derangement(way, rng)[:, None], wrong, axis=1)
         case "outlier":
@@ -65,7 +65,7 @@ def support_labels(
     return labels
 
 
-def _spread(way: int, wrong: int, rng: np.random.Generator) -> Int[np.ndarray, "way wrong"]:
+def _spread_labels(way: int, wrong: int, rng: np.random.Generator) -> Int[np.ndarray, "way wrong"]:
     """Wrong labels for each class, each label equally often, and for a single class as evenly as possible.
 
     The classes form a random circle, and the wrong labels are those at random distances along it, the same distances
@@ -105,7 +105,7 @@ def with_support_noise(
 def _with_outliers(
     tasks: Tasks, replaced: torch.Tensor, bank: Bank, task: TaskShape, rngs: Sequence[np.random.Generator]
 ) -> Tasks:
-    """The tasks with samples of classes that are not among their own in place of some, under the same labels."""
+    """The tasks with some samples replaced by samples of classes outside the task, under the same labels."""
     outside = outside_task(bank, task, int(replaced[0, 0].sum()))
     x, count = tasks.x.clone(), tasks.x.shape[1]
     others = sample_tasks(bank, outside, count, rngs, x.device, x.dtype)

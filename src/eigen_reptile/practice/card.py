@@ -15,7 +15,7 @@ from eigen_reptile.practice.learnt import Learnt
 from eigen_reptile.practice.out_of_sample import MOST_LEFT_OUT, out_of_sample_predictions
 
 MOST_SUSPECTS = 1000
-"""The least trusted labels that a card lists."""
+"""Number of least trusted labels that a card lists."""
 CONFIDENCE = 0.95
 
 

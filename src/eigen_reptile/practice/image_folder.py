@@ -28,7 +28,7 @@ class ImageFolder(NamedTuple):
 
     root: Path
     paths: list[Path]
-    """Of all images, each below the root."""
+    """Paths of all images, relative to the root."""
     labels: Int[np.ndarray, "N"]
     """The class of each image, as a position in `names`."""
     names: list[str]

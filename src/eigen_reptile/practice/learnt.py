@@ -12,7 +12,7 @@ from eigen_reptile.practice.rejection import Rejection
 from eigen_reptile.runtime.memory import check_memory
 
 COPIES = 6
-"""Of the features, in double precision, that learning takes at a time."""
+"""Number of double-precision copies of the features that learning needs at a time."""
 CHUNK = 1024
 """Samples that are classified at a time."""
 

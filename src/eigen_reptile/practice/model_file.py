@@ -20,7 +20,7 @@ from eigen_reptile.runtime.strict_json import parse_json
 FORMAT = "eigen-reptile classifier"
 VERSION = 1
 METADATA = "__metadata__"
-"""Where safetensors keeps it, in the JSON object at the start of the file."""
+"""The key of the metadata in the JSON object at the start of a safetensors file."""
 
 
 class ModelFile(NamedTuple):

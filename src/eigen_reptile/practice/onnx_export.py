@@ -17,7 +17,7 @@ from eigen_reptile.practice.heads import LinearHead
 from eigen_reptile.runtime.files import write_atomically
 
 LARGEST_DIFFERENCE = 1e-4
-"""Between the probabilities of PyTorch and of onnxruntime; above it a file is refused."""
+"""Largest accepted difference between the probabilities of PyTorch and of onnxruntime."""
 EXAMPLES = 8
 """Random samples, of each kind, on which both are compared."""
 INSTALL = "pip install 'eigen-reptile[onnx]'"
@@ -29,9 +29,9 @@ class Exported(NamedTuple):
 
     path: Path
     difference: float
-    """The largest one between probabilities of PyTorch and of onnxruntime."""
+    """The largest difference between the probabilities of PyTorch and of onnxruntime."""
     samples: int
-    """On how many samples both were compared."""
+    """Number of samples on which both were compared."""
 
 
 @final
@@ -136,7 +136,8 @@ def _written(module: _Whole, examples: Tensor, metadata: dict[str, str]) -> byte
 
 
 def _largest_difference(data: bytes, classifier: FewShotClassifier, examples: Shaped[np.ndarray, "N *shape"]) -> float:
-    """In probabilities, over batches of other sizes than the exporter has seen; 1 if another sample is rejected."""
+    """The largest difference of probabilities, over batch sizes that the exporter has not seen; 1 if different samples
+    are rejected."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])

@@ -34,7 +34,7 @@ class ReadableFeatures(NamedTuple):
     rows: Int[np.ndarray, "M"]
     """Positions of these samples among those that were passed."""
     broken: dict[int, str]
-    """For the position of each other sample, an image file, a sentence that says what is wrong with it."""
+    """What is wrong with each of the other samples, which are image files, by position."""
 
 
 def features_of(

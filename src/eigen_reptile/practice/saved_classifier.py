@@ -20,7 +20,7 @@ from eigen_reptile.practice.rejection import Rejection, check_rate
 from eigen_reptile.runtime.strict_json import parse_json, strict_converter, structured
 
 LabelKind = Literal["text", "objects", "integers", "numbers", "booleans"]
-"""What labels are; objects are text too."""
+"""Kinds of labels; numpy's objects are taken for text."""
 KINDS: dict[str, LabelKind] = {
     "U": "text",
     "O": "objects",
@@ -29,10 +29,10 @@ KINDS: dict[str, LabelKind] = {
     "f": "numbers",
     "b": "booleans",
 }
-"""By the kind of their numpy array."""
+"""Kinds of labels by the `dtype.kind` of their numpy array."""
 DTYPES = {"text": np.str_, "objects": np.object_, "integers": np.int64, "numbers": np.float64, "booleans": np.bool_}
 TYPES = {"text": str, "objects": str, "integers": int, "numbers": float, "booleans": int}
-"""What they are read as; in the file all labels are text."""
+"""The Python types that labels are read as; in the file all labels are text."""
 BACKBONE = "backbone."
 """Begins the names of its tensors."""
 
@@ -45,7 +45,7 @@ class SavedClassifier(NamedTuple):
     backbone: SavedBackbone | None
     """None if the user has to supply it again."""
     fingerprint: str | None
-    """Of the backbone."""
+    """Fingerprint of the backbone."""
     inputs: int
     """Numbers in a vector; for images, the number of features."""
     unknown: Any

@@ -7,7 +7,7 @@ from eigen_reptile.recipes.inner_steps import INNER_STEPS
 from eigen_reptile.recipes.mini_imagenet import MINI_IMAGENET
 from eigen_reptile.recipes.noisy import NOISY
 from eigen_reptile.recipes.omniglot import OMNIGLOT
-from eigen_reptile.recipes.recipe import Published, Recipe, Scale
+from eigen_reptile.recipes.recipe import PublishedAccuracy, Recipe, Scale
 from eigen_reptile.recipes.sine import SINE
 from eigen_reptile.recipes.support_noise import SUPPORT_NOISE, SUPPORT_NOISE_OMNIGLOT
 
@@ -25,4 +25,4 @@ RECIPES: dict[str, Recipe] = {
     "support-noise-omniglot": SUPPORT_NOISE_OMNIGLOT,
 }
 
-__all__ = ["RECIPES", "Published", "Recipe", "Scale"]
+__all__ = ["RECIPES", "PublishedAccuracy", "Recipe", "Scale"]

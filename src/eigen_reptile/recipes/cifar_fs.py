@@ -31,7 +31,7 @@ def _cells(scale: Scale) -> dict[str, Experiment]:
 CIFAR_FS = Recipe(
     "Table 2: Reptile and Eigen-Reptile on CIFAR-FS, 5-way 1-shot and 5-shot.",
     _cells,
-    published.for_cells(
+    published.accuracies_by_cell(
         published.CIFAR_FS,
         {
             "reptile": "reptile",

@@ -36,7 +36,7 @@ def _cells(scale: Scale) -> dict[str, Experiment]:
 MINI_IMAGENET = Recipe(
     "Table 1: Reptile and Eigen-Reptile on mini-ImageNet, 5-way 1-shot and 5-shot.",
     _cells,
-    published.for_cells(
+    published.accuracies_by_cell(
         published.MINI_IMAGENET,
         {
             "reptile": "reptile",

@@ -10,7 +10,7 @@ from eigen_reptile.noise import NoiseConfig
 from eigen_reptile.recipes import published
 from eigen_reptile.recipes.all_methods import FILTERS
 from eigen_reptile.recipes.cifar_fs import SMALL as CIFAR_SMALL
-from eigen_reptile.recipes.recipe import Published, Recipe, Scale
+from eigen_reptile.recipes.recipe import PublishedAccuracy, Recipe, Scale
 from eigen_reptile.recipes.scales import LearningRates, SmallScale, published_protocol, scaled_down, tuning_run
 from eigen_reptile.tasks import TaskConfig
 from eigen_reptile.training.config import Experiment
@@ -108,12 +108,12 @@ def _full_cell(name: str, data: Dataset) -> Experiment:
     )
 
 
-def _published() -> dict[tuple[str, int], Published]:
+def _published() -> dict[tuple[str, int], PublishedAccuracy]:
     """Table 3 for the cells of Reptile and Eigen-Reptile; both forms of ISPL stand beside the paper's row."""
     rows = {name: name for name in ("reptile", "reptile-ispl", "eigen-reptile", "eigen-reptile-ispl")}
     rows["eigen-reptile-ispl-paper"] = "eigen-reptile-ispl"
     cells = {f"{name}-{noise}": f"{row}-{noise}" for name, row in rows.items() for noise in published.NOISES}
-    return published.for_cells(published.NOISY_MINI_IMAGENET, cells)
+    return published.accuracies_by_cell(published.NOISY_MINI_IMAGENET, cells)
 
 
 def _cells(scale: Scale) -> dict[str, Experiment]:

@@ -6,46 +6,46 @@ This is the only place that holds them. Rows have the names of this library's me
 from collections.abc import Mapping
 
 from eigen_reptile.data import CifarFs, Dataset, MiniImagenet, Omniglot, Sine
-from eigen_reptile.recipes.recipe import Published
+from eigen_reptile.recipes.recipe import PublishedAccuracy
 
 DATA: tuple[type[Dataset], ...] = (Sine, MiniImagenet, CifarFs, Omniglot)
 """The data sets on which its claims are measured: those of the paper, and Omniglot. It has no results on any other."""
 
-PublishedTable = Mapping[tuple[str, int], Published]
+PublishedTable = Mapping[tuple[str, int], PublishedAccuracy]
 """By row and number of shots."""
 
 
-def _one_and_five_shot(rows: Mapping[str, tuple[Published, Published]]) -> PublishedTable:
+def _one_and_five_shot(rows: Mapping[str, tuple[PublishedAccuracy, PublishedAccuracy]]) -> PublishedTable:
     return {(row, shots): pair[place] for row, pair in rows.items() for place, shots in enumerate((1, 5))}
 
 
 MINI_IMAGENET = _one_and_five_shot(
     {
-        "maml": (Published(48.70, 1.84), Published(63.11, 0.92)),
-        "fomaml": (Published(48.07, 1.75), Published(63.15, 0.91)),
-        "gnn": (Published(50.30, None), Published(66.40, None)),
-        "taml": (Published(51.77, 1.86), Published(65.60, 0.93)),
-        "meta-dropout": (Published(51.93, 0.67), Published(67.42, 0.52)),
-        "warp-maml": (Published(52.30, 0.80), Published(68.40, 0.60)),
-        "meta-curvature": (Published(54.08, 0.93), Published(67.99, 0.73)),
-        "sparse-maml": (Published(51.04, 0.59), Published(68.05, 0.84)),
-        "metal": (Published(52.63, 0.37), Published(70.52, 0.29)),
-        "mixtfsl": (Published(52.82, 0.63), Published(70.67, 0.57)),
-        "reptile": (Published(49.97, 0.32), Published(65.99, 0.58)),
-        "eigen-reptile": (Published(51.80, 0.90), Published(68.10, 0.50)),
-        "eigen-reptile-64": (Published(53.25, 0.45), Published(69.85, 0.85)),
+        "maml": (PublishedAccuracy(48.70, 1.84), PublishedAccuracy(63.11, 0.92)),
+        "fomaml": (PublishedAccuracy(48.07, 1.75), PublishedAccuracy(63.15, 0.91)),
+        "gnn": (PublishedAccuracy(50.30, None), PublishedAccuracy(66.40, None)),
+        "taml": (PublishedAccuracy(51.77, 1.86), PublishedAccuracy(65.60, 0.93)),
+        "meta-dropout": (PublishedAccuracy(51.93, 0.67), PublishedAccuracy(67.42, 0.52)),
+        "warp-maml": (PublishedAccuracy(52.30, 0.80), PublishedAccuracy(68.40, 0.60)),
+        "meta-curvature": (PublishedAccuracy(54.08, 0.93), PublishedAccuracy(67.99, 0.73)),
+        "sparse-maml": (PublishedAccuracy(51.04, 0.59), PublishedAccuracy(68.05, 0.84)),
+        "metal": (PublishedAccuracy(52.63, 0.37), PublishedAccuracy(70.52, 0.29)),
+        "mixtfsl": (PublishedAccuracy(52.82, 0.63), PublishedAccuracy(70.67, 0.57)),
+        "reptile": (PublishedAccuracy(49.97, 0.32), PublishedAccuracy(65.99, 0.58)),
+        "eigen-reptile": (PublishedAccuracy(51.80, 0.90), PublishedAccuracy(68.10, 0.50)),
+        "eigen-reptile-64": (PublishedAccuracy(53.25, 0.45), PublishedAccuracy(69.85, 0.85)),
     }
 )
 """Table 1. Eigen-Reptile has 32 filters, `eigen-reptile-64` has 64."""
 
 CIFAR_FS = _one_and_five_shot(
     {
-        "maml": (Published(58.90, 1.90), Published(71.50, 1.00)),
-        "prototypical": (Published(55.50, 0.70), Published(72.00, 0.60)),
-        "gnn": (Published(61.90, None), Published(75.30, None)),
-        "ecm": (Published(55.14, 0.48), Published(71.66, 0.39)),
-        "reptile": (Published(58.30, 1.20), Published(75.45, 0.55)),
-        "eigen-reptile": (Published(61.90, 1.40), Published(78.30, 0.50)),
+        "maml": (PublishedAccuracy(58.90, 1.90), PublishedAccuracy(71.50, 1.00)),
+        "prototypical": (PublishedAccuracy(55.50, 0.70), PublishedAccuracy(72.00, 0.60)),
+        "gnn": (PublishedAccuracy(61.90, None), PublishedAccuracy(75.30, None)),
+        "ecm": (PublishedAccuracy(55.14, 0.48), PublishedAccuracy(71.66, 0.39)),
+        "reptile": (PublishedAccuracy(58.30, 1.20), PublishedAccuracy(75.45, 0.55)),
+        "eigen-reptile": (PublishedAccuracy(61.90, 1.40), PublishedAccuracy(78.30, 0.50)),
     }
 )
 """Table 2."""
@@ -62,7 +62,7 @@ _NOISY_ROWS = {
 }
 
 NOISY_MINI_IMAGENET: PublishedTable = {
-    (f"{row}-{noise}", 1): Published(mean, None)
+    (f"{row}-{noise}", 1): PublishedAccuracy(mean, None)
     for row, means in _NOISY_ROWS.items()
     for noise, mean in zip(NOISES, means, strict=True)
 }
@@ -76,7 +76,7 @@ TRANFS = {
 mini-ImageNet, 5-way 5-shot, Conv4, 10,000 tasks. They are not of the paper."""
 
 
-def for_cells(table: PublishedTable, rows: Mapping[str, str]) -> dict[tuple[str, int], Published]:
+def accuracies_by_cell(table: PublishedTable, rows: Mapping[str, str]) -> dict[tuple[str, int], PublishedAccuracy]:
     """The numbers of a table by the cells of a recipe; `rows` has the row of the table for each cell."""
     return {
         (cell, shots): accuracy

@@ -8,7 +8,7 @@ from eigen_reptile.training.config import Experiment
 Scale = Literal["full", "small", "tune"]
 
 
-class Published(NamedTuple):
+class PublishedAccuracy(NamedTuple):
     """An accuracy in per cent that the paper reports."""
 
     mean: float
@@ -16,7 +16,7 @@ class Published(NamedTuple):
     """Half-width of its 95 % interval; None where the paper gives no interval."""
 
 
-def only_its_own(cell: Experiment) -> dict[str, Experiment]:
+def no_further_evaluations(cell: Experiment) -> dict[str, Experiment]:
     """No evaluation besides the cell's own."""
     return {}
 
@@ -29,7 +29,7 @@ class Recipe(NamedTuple):
     cells: Callable[[Scale], dict[str, Experiment]]
     """From a scale to the experiments by cell name. `full` is the paper's scale, `small` one that two cores can do,
     and `tune` the search for the learning rates of `small`, which does not evaluate test tasks."""
-    published: Mapping[tuple[str, int], Published] = {}
+    published: Mapping[tuple[str, int], PublishedAccuracy] = {}
     """The paper's accuracies by cell name and number of shots."""
-    evaluations: Callable[[Experiment], dict[str, Experiment]] = only_its_own
-    """Further evaluations of what a cell has learnt, by what is appended to the cell's name."""
+    evaluations: Callable[[Experiment], dict[str, Experiment]] = no_further_evaluations
+    """Further evaluations of what a cell has learnt, by the suffix of the cell's name."""

@@ -12,7 +12,7 @@ PROVENANCE = ("command", "threads", "machine", "torch", "version", "commit")
 """What a page says about where a table was measured."""
 MOST_ROWS = 200
 LONGEST_NAME = 200
-"""What is longer does not fit into a figure."""
+"""Longer names do not fit into a figure."""
 
 
 class BenchmarkTable(NamedTuple):

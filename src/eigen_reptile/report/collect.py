@@ -19,7 +19,7 @@ from eigen_reptile.training.result import MeasureScores, Result, TestScores
 from eigen_reptile.training.saved_result import read_result
 
 MAX_RUNS_IN_TITLE = 3
-"""More runs are counted, not named."""
+"""Up to this number, runs are named; more are only counted."""
 
 
 @final
@@ -166,7 +166,7 @@ def collect_results(folder: Path, required: bool = True) -> list[Group]:
 
 
 def _folder_measure_and_data(cell: Cell) -> tuple[Path, str, str]:
-    """Own runs on different data have nothing in common; the data sets of the paper's recipes are not told apart."""
+    """Own runs on different data have nothing in common; the data sets of the paper's recipes are not distinguished."""
     data = cell.experiment.data
     place = data.root if isinstance(data, Folder) else ""
     own = "" if isinstance(data, published.DATA) else f"{type(data).__name__} {place}"

@@ -55,7 +55,7 @@ class Description(NamedTuple):
 
     idea: str
     file: str
-    """Below the folder of all methods."""
+    """Relative to the folder of all methods."""
     meta_learnt: str
     gradients: str
     """Order of the derivatives in the meta-update."""

@@ -54,13 +54,13 @@ def describe_choices(cells: Sequence[Cell]) -> str:
     """What was chosen on validation tasks, and what was not."""
     text = []
     for grid in dict.fromkeys(cell.experiment.meta.lr for cell in cells if len(cell.experiment.meta.lr) > 1):
-        among = _listed([f"{lr:g}" for lr in grid])
-        runs = _unless_all(cells, [cell for cell in cells if cell.experiment.meta.lr == grid])
+        among = _join_words([f"{lr:g}" for lr in grid])
+        runs = _names_unless_all(cells, [cell for cell in cells if cell.experiment.meta.lr == grid])
         text.append(f"The outer step size was chosen on validation tasks among {among}{runs}.")
     if not text:
         text.append("The learning rates were set, not tuned.")
     if best := [cell for cell in cells if cell.experiment.meta.keep == "best"]:
-        runs = _unless_all(cells, best)
+        runs = _names_unless_all(cells, best)
         text.append(f"Of the initialisations during training, the best on validation tasks was tested{runs}.")
     return " ".join(text)
 
@@ -90,7 +90,7 @@ def classes_table(cells: Sequence[Cell]) -> Table | None:
             runs.setdefault(splits, []).append(cell.name)
     if not runs:
         return None
-    rows = [(*row, _listed(names)) for splits, names in runs.items() for row in splits]
+    rows = [(*row, _join_words(names)) for splits, names in runs.items() for row in splits]
     return Table.of(["split", "classes", "images", "names", "runs"], rows)
 
 
@@ -153,10 +153,10 @@ def _conclusion(found: Comparison) -> str:
     return f"{words} on these tasks; {trained} not show whether training again would give the same"
 
 
-def _unless_all(cells: Sequence[Cell], some: Sequence[Cell]) -> str:
+def _names_unless_all(cells: Sequence[Cell], some: Sequence[Cell]) -> str:
     """The names of some runs, to be appended to a sentence about them; nothing if it is about all."""
-    return "" if len(some) == len(cells) else f" in {_listed([cell.name for cell in some])}"
+    return "" if len(some) == len(cells) else f" in {_join_words([cell.name for cell in some])}"
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

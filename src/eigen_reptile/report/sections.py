@@ -94,7 +94,7 @@ def _regression_sections(group: Group, drawings: Path) -> list[Section]:
 
 
 def _choices(cells: Sequence[Cell]) -> str:
-    """What validation tasks decided; in short, if it decided the same for all."""
+    """What was chosen on validation tasks; in short, if the choice was the same for all."""
     if all(len(cell.experiment.meta.lr) > 1 and cell.experiment.meta.keep == "last" for cell in cells):
         return "The outer step size was chosen on validation tasks."
     return own_runs.describe_choices(cells)

@@ -24,18 +24,18 @@ class SiegeFailure:
     kind: str
     problem: str
     command: str
-    """Repeats the case."""
+    """The command that repeats the case."""
 
 
 @final
 @dataclass(frozen=True)
 class SiegePart:
-    """What is known after the first so many cases of a part."""
+    """The outcome of the first `cases` cases of a part."""
 
     cases: int = 0
     seconds: float = 0.0
     outcomes: dict[str, dict[str, int]] = field(default_factory=dict)
-    """For each kind of case, how often it ended in which way."""
+    """For each kind of case, how often each outcome occurred."""
     failures: tuple[SiegeFailure, ...] = ()
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from eigen_reptile.data import Sine
-from eigen_reptile.recipes import Published
+from eigen_reptile.recipes import PublishedAccuracy
 from eigen_reptile.report.collect import Cell, Group, shots_and_columns
 from eigen_reptile.report.table import Table
 from eigen_reptile.training.result import MeasureScores
@@ -55,7 +55,7 @@ def error_table(cells: Sequence[Cell]) -> Table:
     return Table.of(headings, [_error_row(cell, columns) for cell in cells])
 
 
-def accuracy_table(cells: Sequence[Cell], published: Mapping[tuple[str, int], Published]) -> Table:
+def accuracy_table(cells: Sequence[Cell], published: Mapping[tuple[str, int], PublishedAccuracy]) -> Table:
     """Accuracy on the test tasks, next to the accuracy that the paper reports."""
     columns = shots_and_columns(cells)
     published_shots = sorted({shots for shots, _ in columns if any((cell.name, shots) in published for cell in cells)})

@@ -54,7 +54,7 @@ def _read_study(file: Path) -> StudyResult:
 
 
 def study_table(study: Study) -> Table:
-    """Every point of every line."""
+    """A table with every point of every line."""
     rows = [
         [panel.title, line.name, f"{panel.x} = {x:g}", f"{y:.4g} ± {half:.2g}"]
         for panel in study.panels

@@ -112,7 +112,7 @@ class Experiment:
         self._check_method()
 
     def _check_support_noise(self) -> None:
-        """Whether tasks of this size can have the wrong labels in their support that are asked for."""
+        """Refuse wrong labels in the support that tasks of this size cannot have."""
         config, mixed = self.evaluation, self.noise.kind == "mixed"
         if config.support_noise != "none":
             if not self.data.is_classification:

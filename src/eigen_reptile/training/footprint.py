@@ -52,7 +52,7 @@ def evaluation_bytes(exp: Experiment, d: int, sample: tuple[int, ...], tasks: Se
 
 
 def _parameter_bytes(exp: Experiment, d: int) -> int:
-    """With the state of the inner optimiser, which is as large."""
+    """Bytes of the parameters and of the state of the inner optimiser, which is as large."""
     return 2 * len(exp.replicas) * d * exp.dtype.itemsize
 
 
@@ -61,5 +61,5 @@ def _task_bytes(exp: Experiment, sample: tuple[int, ...], task: TaskShape) -> in
 
 
 def _sample_bytes(exp: Experiment, sample: tuple[int, ...]) -> int:
-    """With its label. Images stay bytes until the network takes them."""
+    """Bytes of a sample and its label. Images stay bytes until the network takes them."""
     return prod(sample) * (1 if exp.data.is_classification else exp.dtype.itemsize) + INDEX

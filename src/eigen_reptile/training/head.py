@@ -31,21 +31,21 @@ def with_new_head(
 ) -> tuple[Float[Tensor, "S new"], InnerState]:
     """Trained parameters and the state of the inner optimiser, with a new last layer for each replica's seed."""
     fresh = torch.stack([new.init(seed) for seed in seeds]).to(theta)
-    square = _exchanged(old, new, state.square, _averaged_over_outputs(old, new, state.square))
-    return _exchanged(old, new, theta, fresh), state._replace(square=square)
+    square = _combine(old, new, state.square, _averaged_over_outputs(old, new, state.square))
+    return _combine(old, new, theta, fresh), state._replace(square=square)
 
 
-def _exchanged(
+def _combine(
     old: FlatModule, new: FlatModule, body: Float[Tensor, "S old"], head: Float[Tensor, "S new"]
 ) -> Float[Tensor, "S new"]:
     """The last layer from `head`, all other parameters from `body`."""
-    kept, fresh = _pieces(old, body), _pieces(new, head)
+    kept, fresh = _split_by_parameter(old, body), _split_by_parameter(new, head)
     return torch.cat([fresh[name] if name in new.head else kept[name] for name in new.shapes], dim=-1)
 
 
 def _averaged_over_outputs(old: FlatModule, new: FlatModule, values: Float[Tensor, "S old"]) -> Float[Tensor, "S new"]:
     """For each output of the new last layer the average over those of the old one; zero for all other parameters."""
-    pieces = _pieces(old, values)
+    pieces = _split_by_parameter(old, values)
     parts = [
         pieces[name].unflatten(-1, old.shapes[name]).mean(1, keepdim=True).expand(-1, *shape).flatten(1)
         if name in new.head
@@ -55,5 +55,5 @@ def _averaged_over_outputs(old: FlatModule, new: FlatModule, values: Float[Tenso
     return torch.cat(parts, dim=-1)
 
 
-def _pieces(module: FlatModule, vectors: Float[Tensor, "S d"]) -> dict[str, Tensor]:
+def _split_by_parameter(module: FlatModule, vectors: Float[Tensor, "S d"]) -> dict[str, Tensor]:
     return dict(zip(module.shapes, vectors.split(module.sizes, dim=-1), strict=True))

@@ -37,14 +37,14 @@ CHECKPOINT_SECONDS = 120
 """Time between checkpoints: no more than this is lost on a crash, however slow the iterations are."""
 
 
-class Iterated(NamedTuple):
+class CompletedIteration(NamedTuple):
     """The state after a complete iteration, or before the first."""
 
     state: TrainState
     seconds: float
     """Training time so far, without validation."""
     metrics: Mapping[str, float]
-    """What there is to report about the iteration."""
+    """The statistics of the iteration."""
     is_last: bool
 
 
@@ -61,7 +61,7 @@ def train(
     entered = time.monotonic()
     state, clock = _newest_state(setup, run)
     state = _start_log(setup, run, state, clock.training, report, start_progress)
-    complete = Iterated(state, clock.training, {}, finished(setup.exp, state))
+    complete = CompletedIteration(state, clock.training, {}, finished(setup.exp, state))
     first, saved = state.step, time.monotonic()
     iterations = _iterations(setup, run, complete)
     try:
@@ -110,7 +110,7 @@ def _start_log(
     return state
 
 
-def _iterations(setup: Setup, run: RunLog, latest: Iterated) -> Iterator[Iterated]:
+def _iterations(setup: Setup, run: RunLog, latest: CompletedIteration) -> Iterator[CompletedIteration]:
     """Iterate to the end, validating and logging where it is due."""
     exp, meta_update = setup.exp, update_function(setup)
     state, seconds, _, is_last = latest
@@ -129,10 +129,10 @@ def _iterations(setup: Setup, run: RunLog, latest: Iterated) -> Iterator[Iterate
             summary = _training_statistics(update, state) | throughput
             run.log("train", state.step, summary | {"seconds": round(seconds, 2)})
             metrics |= summary
-        yield Iterated(state, seconds, metrics, is_last)
+        yield CompletedIteration(state, seconds, metrics, is_last)
 
 
-def _save(run: RunLog, complete: Iterated, total_seconds: float) -> None:
+def _save(run: RunLog, complete: CompletedIteration, total_seconds: float) -> None:
     tensors = {name: tensor.cpu() for name, tensor in complete.state.tensors().items()}
     run.save_checkpoint(complete.state.step, tensors, Clock(complete.seconds, total_seconds))
 

@@ -45,7 +45,7 @@ class ImagePreset:
     outer_lr: float = 1e-3
     """Initial learning rate of the outer Adam; it decays to zero."""
     full_outer_lr: float | None = None
-    """The authors' own rate for runs as long as theirs, where it is too small for shorter ones."""
+    """The authors' own rate, for runs as long as theirs; None if shorter runs use it too."""
     clip: float | None = None
     """Bound on the entries of the meta-gradient."""
     tasks: int = 4

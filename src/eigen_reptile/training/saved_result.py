@@ -14,7 +14,7 @@ from eigen_reptile.training.serialise import from_json, to_json, with_absolute_p
 REPAIR = "Delete it and repeat the command of the run, which evaluates again what was trained"
 
 LONGEST_NAME = 100
-"""Of a measure; what is longer does not fit into a table."""
+"""Of a measure; a longer one does not fit into a table."""
 
 
 def read_result(file: Path) -> Result:

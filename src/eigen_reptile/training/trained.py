@@ -53,7 +53,9 @@ def trained_state(folder: Path, before: Experiment, checkpoint: Checkpoint, setu
         (tensor.shape[-1] for name, tensor in checkpoint.tensors.items() if name.endswith("square")), 0
     )
     trained_on, given = _image_shape(before, network_parameters), setup.banks.test.shape
-    advice = "" if trained_on in (None, given) else f": {folder} was {_what_differs(trained_on, given, setup.exp.data)}"
+    advice = ""
+    if trained_on not in (None, given):
+        advice = f": {folder} was {_explain_difference(trained_on, given, setup.exp.data)}"
     try:
         state = TrainState.fresh(setup).restored(checkpoint.step, checkpoint.tensors)
     except RunError as error:
@@ -87,7 +89,7 @@ def _image_shape(exp: Experiment, parameters: int) -> Shape | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _what_differs(trained_on: Shape, given: Shape, data: Dataset) -> str:
+def _explain_difference(trained_on: Shape, given: Shape, data: Dataset) -> str:
     other_size, other_channels = trained_on[1:] != given[1:], trained_on[0] != given[0]
     settings = []
     if other_size and isinstance(data, Folder | Glyphs):
@@ -98,9 +100,10 @@ def _what_differs(trained_on: Shape, given: Shape, data: Dataset) -> str:
         advice = f"use {' and '.join(settings)}"
     else:
         advice = "evaluate it on images of that form, such as those of the data set folder, which converts them"
-    return f"trained on {_described(trained_on)}, and the images of this data set are {_described(given)}: {advice}"
+    shapes = f"trained on {_format_shape(trained_on)}, and the images of this data set are {_format_shape(given)}"
+    return f"{shapes}: {advice}"
 
 
-def _described(shape: Shape) -> str:
+def _format_shape(shape: Shape) -> str:
     channels, height, width = shape
     return f"{height} x {width} x {channels}"

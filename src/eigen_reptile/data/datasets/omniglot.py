@@ -29,7 +29,7 @@ PARTS = {
 
 OmniglotSplit = Literal["vinyals", "background"]
 VALIDATION_ALPHABETS = 5
-"""Number of alphabets of images_background, the last by name, that validate in the background split."""
+"""Number of alphabets for validation in the background split: the last ones of images_background by name."""
 
 
 @final

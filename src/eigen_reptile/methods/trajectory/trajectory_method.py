@@ -27,7 +27,7 @@ DIRECTION = "direction"
 
 
 FEW_STEPS = 10
-"""No method needs more points than this many inner steps have."""
+"""Inner steps that give enough points for every method."""
 
 
 class TaskDirections(NamedTuple):

@@ -21,9 +21,9 @@ TYPICAL = 6
 CHUNK = 1024
 """Suspects that are compared with a class at once."""
 COPIES = 5
-"""Times that the features are in memory at once, in double precision."""
+"""Number of double-precision copies of the features in memory at once."""
 FIRST = 100
-"""Labels of which the expected number of wrong ones is told."""
+"""Number of labels, the least trusted first, for which the expected number of wrong ones is given."""
 
 
 class AuditRow(NamedTuple):
@@ -135,7 +135,7 @@ def _best_other_class(posterior: Float[np.ndarray, "N way"], given: Int[np.ndarr
 
 
 def _directions(vectors: Float[np.ndarray, "N F"]) -> Float[np.ndarray, "N F"]:
-    """Unit vectors from the mean, whose products are the similarities that `Trust` compares too."""
+    """Unit vectors from the mean to the samples; their products are the similarities that `Trust` uses too."""
     centred = vectors - vectors.mean(0)
     lengths = np.linalg.norm(centred, axis=1, keepdims=True)
     return np.asarray(centred / np.where(lengths > 0, lengths, 1))

@@ -1,8 +1,8 @@
 """From the posteriors of `Trust` towards probabilities: of labels with a trust of 0.7, three in ten should be wrong.
 
 `Trust` ranks labels well, but it is too sure of labels that people confuse, and the more so the more samples there are.
-So the log-odds of being wrong get a slope and an offset, which depend on the number of samples a class and on the
-fraction of labels that `Trust` estimates to be wrong. The five numbers were fitted on five classes of CIFAR-10N and
+So the log-odds of being wrong get a slope and an offset, which depend on the number of samples per class and on
+the fraction of labels that `Trust` estimates to be wrong. The five numbers were fitted on five classes of CIFAR-10N and
 checked on the other five (docs/audit.md).
 """
 
@@ -16,9 +16,9 @@ from scipy.special import expit, logit
 from eigen_reptile.errors import ConfigError
 
 FEWEST, MOST = 10.0, 300.0
-"""Samples a class for which the numbers were fitted; fewer or more count as these."""
+"""Range of samples per class on which the numbers were fitted; fewer or more are treated as its ends."""
 USUAL = 50
-"""Samples a class at which slope and offset are those without a correction."""
+"""Samples per class at which slope and offset are not corrected for the number of samples."""
 
 
 @final
@@ -29,11 +29,11 @@ class Calibration:
     slope: float = 1.031
     """Factor on the log-odds of being wrong."""
     slope_by_size: float = 0.130
-    """What is added to the slope if there are e times as many samples."""
+    """Added to the slope for every factor of e in the number of samples."""
     offset: float = 2.135
-    """What is added to the log-odds."""
+    """Added to the log-odds."""
     offset_by_size: float = 0.706
-    """What is added to the offset if there are e times as many samples."""
+    """Added to the offset for every factor of e in the number of samples."""
     offset_by_noise: float = 0.207
     """Factor on the log-odds of the estimated fraction of wrong labels, which are added to the offset."""
 
@@ -57,7 +57,7 @@ class Calibration:
 def inputs(
     posterior: Float[np.ndarray, "N way"], given: Int[np.ndarray, "N"], noise: float
 ) -> Float[np.ndarray, "N 5"]:
-    """What the log-odds of being wrong are a linear function of."""
+    """The regressors of the log-odds of being wrong."""
     odds, size = log_odds(posterior, given), _size(len(given) / posterior.shape[1])
     same = np.ones_like(odds)
     return np.stack([odds, odds * size, same, same * size, same * logit(noise)], axis=1)

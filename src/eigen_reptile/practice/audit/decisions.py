@@ -21,9 +21,9 @@ class Decision(NamedTuple):
     """A suggestion, and whether it was accepted."""
 
     path: str
-    """Relative to the folder of the classes."""
+    """Path of the file, relative to the folder of the classes."""
     sha256: str
-    """Of the file's content."""
+    """SHA-256 of the content of the file."""
     given: str
     suggested: str
     verdict: Verdict

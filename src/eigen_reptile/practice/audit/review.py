@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 THUMBNAIL = 320
 """Height and width that pictures are reduced to."""
 QUALITY = 88
-"""Of the JPEG files that are sent."""
+"""JPEG quality of the pictures that are sent."""
 
 
 @final
@@ -31,12 +31,12 @@ class Review:
     """The folder of the classes."""
     audit: Audit
     paths: tuple[str, ...]
-    """Of all samples, relative to the root."""
+    """Paths of all samples, relative to the root."""
     suspects: tuple[int, ...]
     """The samples that can be decided about, the least trusted first; suggestions have the same order."""
     decisions: DecisionFile
     commands: dict[str, str]
-    """What to type to apply the decisions, and to undo that."""
+    """The commands that apply the decisions and undo that."""
 
     def state(self) -> dict[str, Any]:
         """All that the page needs, as JSON."""

@@ -38,12 +38,12 @@ EPS = 1e-3
 
 
 class Stage(NamedTuple):
-    """Some blocks with the same output."""
+    """Consecutive blocks with the same number of output channels."""
 
     blocks: int
     kernel: int
     stride: int
-    """Of the first block; the others have 1."""
+    """Stride of the first block; the others have a stride of 1."""
     expansion: int
     outputs: int
 
@@ -100,7 +100,7 @@ def _pixels_to_features(image_input: ImageInput) -> nn.Module:
 
 @final
 class _RootsOfUnitLength(nn.Module):
-    """Square roots, because a few activations are far larger than all others, and then a length of one."""
+    """Square roots, because a few activations are far larger than all others, scaled to unit length."""
 
     def forward(self, x: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
         return normalize(x.sqrt(), dim=1)

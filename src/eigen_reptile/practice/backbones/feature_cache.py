@@ -33,7 +33,7 @@ SCHEMA = {("table", f"CREATE TABLE {TABLE}"), ("index", None)}
 JOURNAL_END = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 """The last bytes of a journal that names another file."""
 SUFFIXES = ("-journal", "-wal", "-shm", "")
-"""Of the names of all files that belong to a database, itself last."""
+"""Suffixes of all files that belong to a database, its own last."""
 
 
 @final

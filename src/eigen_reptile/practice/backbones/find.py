@@ -1,4 +1,4 @@
-"""Find a backbone: by what a user typed, or by what a model file holds."""
+"""Find a backbone by what a user typed or by what a model file holds."""
 
 from collections.abc import Callable
 from pathlib import Path

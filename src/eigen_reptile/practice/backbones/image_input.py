@@ -25,9 +25,9 @@ class ImageInput:
     mode: Literal["L", "RGB"] = "RGB"
     """Greyscale or colours."""
     mean: tuple[float, ...] = (0.0,)
-    """Of each channel, or one number for all; for most networks trained on ImageNet (0.485, 0.456, 0.406)."""
+    """Mean of each channel, or one for all; for most networks trained on ImageNet (0.485, 0.456, 0.406)."""
     std: tuple[float, ...] = (1.0,)
-    """Of each channel, or one number for all; for most networks trained on ImageNet (0.229, 0.224, 0.225)."""
+    """Deviation of each channel, or one for all; for most networks trained on ImageNet (0.229, 0.224, 0.225)."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= LARGEST:

@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 30
 MODES: dict[int, Literal["L", "RGB"]] = {1: "L", 3: "RGB"}
 DEFAULT_SIZE = 224
 TYPES: dict[str, type[np.generic]] = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8}
-"""Types of inputs, and what they are in numpy."""
+"""Types of inputs, and their types in numpy."""
 
 
 @final
@@ -44,9 +44,9 @@ class OnnxBackbone(Backbone):
     size: int | None = None
     """Height and width that images are resized to; by default those in the file, or 224 if it leaves them open."""
     mean: tuple[float, ...] = (0.0,)
-    """Of each channel, or one number for all; for most networks trained on ImageNet (0.485, 0.456, 0.406)."""
+    """Mean of each channel, or one for all; for most networks trained on ImageNet (0.485, 0.456, 0.406)."""
     std: tuple[float, ...] = (1.0,)
-    """Of each channel, or one number for all; for most networks trained on ImageNet (0.229, 0.224, 0.225)."""
+    """Deviation of each channel, or one for all; for most networks trained on ImageNet (0.229, 0.224, 0.225)."""
 
     @staticmethod
     def from_file(

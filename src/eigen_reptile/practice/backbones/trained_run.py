@@ -75,12 +75,12 @@ def read_trained_run(folder: Path, start_progress: StartProgress = no_progress) 
 
 
 class Architecture(NamedTuple):
-    """From which the network of a run is built without its last layer."""
+    """What is needed to build the network of a run without its last layer."""
 
     model: Model
     image_input: ImageInput
     outputs: int
-    """Of the last layer."""
+    """Number of outputs of the last layer."""
     has_head: bool
     """Whether the last layer is a classifier, which is left out."""
 

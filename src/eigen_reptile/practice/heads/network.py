@@ -39,7 +39,7 @@ class AdaptedNetwork(Head):
     """What one replica of the run has learnt."""
     inner_state: InnerState
     seed: int = 0
-    """Of a last layer for another number of classes, and of the mini-batches."""
+    """Seed of a last layer for another number of classes, and of the mini-batches."""
     selector: SampleSelector | None = None
     """Selects samples of the support, such as `INTROSPECTION`; None: all are learnt from."""
 

@@ -53,7 +53,7 @@ class Trust(Head):
     noise: float = 0.2
     """Fraction of wrong labels that is expected before any label is seen."""
     noise_strength: float = 10.0
-    """Weight of this expectation: the number of labels that it counts for."""
+    """Weight of this expectation: it counts as much as this number of labels."""
     rounds: int = 8
     """Rounds of expectation-maximisation."""
 

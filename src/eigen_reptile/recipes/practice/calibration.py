@@ -18,11 +18,11 @@ from eigen_reptile.runtime.progress import StartProgress
 
 FITTED = "classes 0 to 4"
 CLASSES = {FITTED: range(5), "classes 5 to 9": range(5, 10), "all classes": range(10)}
-"""Where the calibration was fitted, where it is checked, and both together, where more labels are wrong, because no
-image is left out for a label that is not among the classes."""
+"""The classes on which the calibration was fitted, those on which it is checked, and both together. With all classes
+more labels are wrong, because no image is left out for having a label outside of the classes."""
 COLUMNS = {"right": "clean_label", **NOISES}
 DRAWS = {10: 30, 50: 15, 300: 5}
-"""Images a class, and how many random subsets of that size are judged."""
+"""Images per class, and how many random subsets of that size are judged."""
 
 
 class Judged(NamedTuple):

@@ -24,7 +24,7 @@ from eigen_reptile.runtime.progress import StartProgress
 from eigen_reptile.runtime.rng import generator_at
 
 DRAWS = {5: 40, 10: 40, 20: 40, 50: 20, 300: 5}
-"""Images a class, and how many random subsets of that size are judged."""
+"""Images per class, and how many random subsets of that size are judged."""
 ALL = 600
 """All images of a class. There is only one such set, so its interval is over bootstrap samples of the judged images."""
 BOOTSTRAP = 200
@@ -109,7 +109,7 @@ def errors_of_cifar10n(start_progress: StartProgress) -> Study:
 
 
 def errors_of_ten_images(start_progress: StartProgress) -> Study:
-    """The labels called "worse" at ten images a class, over so many subsets that the interval is narrow."""
+    """The labels called "worse" at ten images per class, over enough subsets for a narrow interval."""
     data = read_cifar10n({"worse": NOISES["worse"]}, start_progress)
     about = (
         "Average precision of finding the human errors of CIFAR-10N by trust on features of EfficientNet-Lite0. "
@@ -224,7 +224,7 @@ def _judged(
 
 
 def draw_rows(data: LabelledFeatures, per_class: int, draw: int, way: int) -> Int[np.ndarray, "n"]:
-    """A random subset with so many images a class, in random order; the same for every judge."""
+    """A random subset with this many images per class, in random order; the same for every judge."""
     rng = generator_at(draw, "test", per_class)
     members = [np.flatnonzero(data.true == true) for true in range(way)]
     return rng.permutation(np.concatenate([rng.permutation(some)[:per_class] for some in members]))

@@ -24,7 +24,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 def save_figure(figure: Figure, path: Path) -> None:
     for axes in figure.axes:
-        _make_plain(axes)
+        _show_names_verbatim(axes)
     image = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # names in scripts that the font lacks become boxes
@@ -36,7 +36,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     write_atomically(path, image.getvalue())
 
 
-def _make_plain(axes: Axes) -> None:
+def _show_names_verbatim(axes: Axes) -> None:
     """Show names as they are: they come from files and folders, so they may contain formulas or control characters."""
     legend = axes.get_legend()
     for text in (axes.title, *axes.texts, *(legend.get_texts() if legend else ())):
