@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -155,10 +155,11 @@ def test_each_signal_saves_a_checkpoint_and_says_from_where_the_next_start_conti
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "200")  # or the messages are broken into several lines
     folder = tmp_path / "run"
-    starts = (
-        (signal.SIGHUP, partial(run_here, capsys=capsys)),
+    here = partial(run_here, capsys=capsys)
+    starts: tuple[tuple[int, Callable[[Path, int, int], tuple[int, str]]], ...] = (
+        (signal.SIGHUP, here),
         (signal.SIGTERM, run_in_a_process),
-        (signal.SIGINT, partial(run_here, capsys=capsys)),
+        (signal.SIGINT, here),
     )
     for reached, (number, start) in zip((10, 20, 30), starts, strict=True):
         code, output = start(folder, number, reached)
