@@ -94,6 +94,16 @@ def test_broken_pictures_do_not_stop_the_others(cli: Cli, pets: Path, model: str
     assert "broken.jpg" in found["failed"]
 
 
+def test_hidden_files_are_no_pictures(cli: Cli, pets: Path, model: str) -> None:
+    for path in (pets / "blue" / "._0.png", pets / ".trash" / "1.png", pets / "__MACOSX" / "._2.png"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"nothing that could be shown")
+    printed = cli("predict", model, "pets", "--json")
+    assert printed.code == 0, printed.err
+    assert len(json.loads(printed.out)["predictions"]) == 15
+    assert cli("predict", model, "pets/blue/._0.png").code == 1  # which was named
+
+
 def test_broken_pictures_and_empty_classes_are_named_and_skipped(cli: Cli, pets: Path) -> None:
     (pets / "blue" / "broken.png").write_bytes(b"")
     (pets / "green" / "huge.png").write_bytes(png_that_claims(30_000))

@@ -94,6 +94,25 @@ def test_classes_of_partial_fit_are_checked() -> None:
         FewShotClassifier().partial_fit(data.x, data.y, classes=["class 0"])
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "problem"),
+    [
+        (np.zeros((2, 4)), ["unknown", "unknown"], "`unknown` must not be one of the classes"),
+        (np.zeros((2, 4)), [1, 2], "`y` must have labels of the same type as before, such as class 0"),
+        (np.zeros((2, 3)), ["a", "b"], "3 features"),
+    ],
+)
+def test_a_partial_fit_that_fails_changes_nothing(x: np.ndarray, y: list[object], problem: str) -> None:
+    data = blobs(features=4)
+    labels = np.where(data.y == "class 1", "zebra", data.y)  # after "unknown", in alphabetical order
+    classifier = FewShotClassifier(reject=0.1).fit(data.x, labels)
+    expected = classifier.predict(data.x).tolist()
+    with pytest.raises(ValueError, match=problem):
+        classifier.partial_fit(x, y)
+    assert classifier.predict(data.x).tolist() == expected
+    assert classifier.classes_.tolist() == sorted(set(labels))
+
+
 def test_pipelines_searches_and_copies() -> None:
     data = blobs()
     pipeline = make_pipeline(StandardScaler(), FewShotClassifier())
@@ -124,6 +143,12 @@ def test_what_is_unlike_every_class_is_unknown() -> None:
         ({"reject": 0.5}, [0, 0, 1, 1], "`unknown` must be given"),
         ({"reject": 0.5, "unknown": -1}, list("aabb"), "of the same type"),
         ({"reject": 0.5, "unknown": "a"}, list("aabb"), "must not be one of the classes: 'a'"),
+        ({"reject": 0.5, "unknown": -1.5}, [0, 0, 1, 1], "of the same type as the labels, such as 0: -1.5"),
+        ({"reject": 0.5, "unknown": float("nan")}, [0, 0, 1, 1], "of the same type"),
+        ({"reject": 0.5, "unknown": 2**70}, [0, 0, 1, 1], "of the same type"),
+        ({"reject": 0.5, "unknown": [-1]}, [0, 0, 1, 1], "of the same type"),
+        ({"head": ["trust"]}, list("aabb"), "`head` must be one of trust, mean"),
+        ({"backbone": ["auto"]}, list("aabb"), "`backbone` must be auto"),
         ({"head": "nonsense"}, list("aabb"), "`head` must be one of trust, mean"),
         ({"backbone": "nonsense"}, list("aabb"), "`backbone` must be auto"),
     ],
@@ -157,6 +182,7 @@ def test_paths_pil_images_and_arrays_are_the_same_pictures(tmp_path: Path) -> No
     kinds += [[np.asarray(image) for image in images], np.stack([np.asarray(image) for image in images])]
     expected = classifier.predict_proba(paths)
     assert classifier.predict(paths).tolist() == labels
+    assert (FewShotClassifier(mean_colours()).fit(iter(paths), labels).predict_proba(iter(paths)) == expected).all()
     for samples in kinds:
         assert (classifier.predict_proba(samples) == expected).all()
     assert cross_val_score(FewShotClassifier(mean_colours()), paths, labels, cv=2).mean() == 1

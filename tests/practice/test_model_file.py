@@ -76,6 +76,10 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
         FewShotClassifier(head=Own()).fit(data.x, data.y).save(file)
     with pytest.raises(ConfigError, match="surrogate"):
         FewShotClassifier().fit(data.x, ["a\udcff"] * 12 + ["b"] * 12).save(file)
+    with pytest.raises(ConfigError, match="its classes have too large numbers"):
+        FewShotClassifier().fit(data.x, np.arange(24, dtype=np.uint64) // 12 + 2**63).save(file)
+    with pytest.raises(ConfigError, match=r"labels of type datetime64\[D\] cannot be saved"):
+        FewShotClassifier().fit(data.x, (np.arange(24) // 12).astype("datetime64[D]")).save(file)
     assert not file.exists()
 
 

@@ -10,6 +10,7 @@ from eigen_reptile.cli.arguments import UsageError
 from eigen_reptile.cli.output import logging_to_stderr, progress_bars
 from eigen_reptile.cli.practice_options import AdaptOptions, ExportOptions, InfoOptions, PredictOptions
 from eigen_reptile.cli.practice_output import Answer, answers_as_csv, show_answers, show_card
+from eigen_reptile.data.image_index import is_hidden
 from eigen_reptile.data.io.images import has_image_suffix
 from eigen_reptile.errors import DataError, RunError
 from eigen_reptile.practice.backbones import FeatureCache, find_backbone
@@ -113,12 +114,16 @@ def predict(options: PredictOptions) -> None:
 
 
 def _pictures(given: Sequence[Path]) -> Iterator[Path]:
-    """The named files, and all pictures in the named folders."""
+    """The named files, and all pictures in the named folders except hidden ones, as in `adapt`."""
     for path in given:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(file for file in path.rglob("*") if has_image_suffix(file.name) and file.is_file())
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if has_image_suffix(file.name) and file.is_file() and not is_hidden(file.relative_to(path).parts)
+        )
         if not found:
             raise UsageError(f"there are no pictures in {path}")
         yield from found

@@ -85,7 +85,7 @@ def image_files(source: Source) -> dict[str, list[str]]:
     ignored = 0
     for path in source.paths:
         parts = path.rstrip("/").split("/")
-        if any(part.startswith(".") or part == "__MACOSX" for part in parts):
+        if is_hidden(parts):
             continue
         if has_image_suffix(parts[-1]):
             folders.setdefault("/".join(parts[:-1]), []).append(parts[-1])
@@ -96,6 +96,11 @@ def image_files(source: Source) -> dict[str, list[str]]:
     if ignored:
         log.info("files in %s without the suffix of an image, ignored: %d", source.location, ignored)
     return folders
+
+
+def is_hidden(parts: Sequence[str]) -> bool:
+    """Whether the parts of a path name a hidden file, one in a hidden folder, or what macOS adds to archives."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in parts)
 
 
 def common_parent(sources: Mapping[str, Source]) -> Path:

@@ -20,7 +20,7 @@ def chosen_backbone(backbone: Any, X: Any = None) -> Backbone:
         return backbone
     if backbone == AUTO:
         return BACKBONES[DEFAULT_BACKBONE] if X is None or are_images(X) else Vectors()
-    if backbone not in BACKBONES:
+    if not isinstance(backbone, str) or backbone not in BACKBONES:
         raise ConfigError(f"`backbone` must be {AUTO}, one of {', '.join(BACKBONES)}, or a Backbone, not {backbone!r}")
     return BACKBONES[backbone]
 
@@ -41,6 +41,6 @@ def chosen_head(head: Any) -> Head:
     """The head itself, or the one of this name."""
     if isinstance(head, Head):
         return head
-    if head not in HEADS:
+    if not isinstance(head, str) or head not in HEADS:
         raise ConfigError(f"`head` must be one of {', '.join(HEADS)}, or a Head, not {head!r}")
     return HEADS[head]

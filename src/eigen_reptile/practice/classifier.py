@@ -1,6 +1,6 @@
 """A classifier of pictures or vectors that learns from a few labels, some of them wrong; as in scikit-learn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -28,6 +28,8 @@ from eigen_reptile.practice.saved_classifier import SavedClassifier, loaded_back
 
 UNKNOWN = "unknown"
 """The answer for what is unlike every class, if labels are text."""
+KINDS_OF_UNKNOWN = {"U": "U", "O": "U", "i": "i", "u": "i", "b": "bi", "f": "fi"}
+"""Kinds of numpy types that this answer may have, by the kind of the labels."""
 
 
 class Answers(NamedTuple):
@@ -103,6 +105,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise ConfigError("`y` has labels that are not in `classes`")
         if not first:
             self.learnt_.check_length(features)
+            if is_text(labels) != is_text(self.classes_):
+                raise ConfigError(f"`y` must have labels of the same type as before, such as {self.classes_[0]}")
             features = np.concatenate([self.learnt_.features, features])
             labels = np.concatenate([self.classes_[self.learnt_.labels], labels])
         return self._learn(features, labels)
@@ -179,6 +183,8 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         return features, checked_labels(features, y)
 
     def _features(self, X: Any, first: bool = False) -> Float[np.ndarray, "N F"]:
+        if isinstance(X, Iterator):
+            X = list(X)
         if first:
             self.backbone_ = chosen_backbone(self.backbone, X)
         else:
@@ -186,19 +192,18 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         if self.backbone_.image_format is None:
             return self.backbone_.features(validate_data(self, X, reset=first, dtype=np.float32))
         features = features_of(X, self.backbone_)
-        self.n_features_in_ = features.shape[1]
-        if not first and features.shape[1] != (expected := self.learnt_.features.shape[1]):
-            raise ConfigError(
-                f"the backbone returned {features.shape[1]} features; the classifier learnt from {expected}"
-            )
+        if first:
+            self.n_features_in_ = features.shape[1]
         return features
 
     def _learn(self, features: Float[np.ndarray, "m F"], labels: Shaped[np.ndarray, "m"]) -> "FewShotClassifier":
         head = chosen_head(self.head)
         check_rate(self.reject, len(labels))
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        self.unknown_ = None if self.reject is None else self._unknown_label()
-        return self._keep(learn(head, features, numbers, len(self.classes_), self.reject is not None))
+        classes, numbers = np.unique(labels, return_inverse=True)
+        unknown = None if self.reject is None else self._unknown_label(classes)
+        learnt = learn(head, features, numbers, len(classes), self.reject is not None)
+        self.classes_, self.unknown_ = classes, unknown  # only now, so that a failure changes nothing
+        return self._keep(learnt)
 
     def _keep(self, learnt: Learnt) -> "FewShotClassifier":
         self.learnt_ = learnt
@@ -207,19 +212,21 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.noise_ = learnt.noise
         return self
 
-    def _unknown_label(self) -> Any:
-        is_text = isinstance(self.classes_[0], str)
-        if self.unknown is None and not is_text:
+    def _unknown_label(self, classes: Shaped[np.ndarray, "way"]) -> Any:
+        if self.unknown is None and not is_text(classes):
             raise ConfigError("`unknown` must be given if labels are not text, for example unknown=-1")
         label = UNKNOWN if self.unknown is None else self.unknown
         label = label.item() if isinstance(label, np.generic) else label
-        if isinstance(label, str) != is_text:
-            raise ConfigError(
-                f"`unknown` must be of the same type as the labels, such as {self.classes_[0]}: {label!r}"
-            )
-        if label in self.classes_:
+        kind = classes.dtype.kind
+        if np.ndim(label) or np.asarray(label).dtype.kind not in KINDS_OF_UNKNOWN.get(kind, kind):
+            raise ConfigError(f"`unknown` must be of the same type as the labels, such as {classes[0]}: {label!r}")
+        if label in classes:
             raise ConfigError(f"`unknown` must not be one of the classes: {label!r}")
         return label
+
+
+def is_text(labels: Shaped[np.ndarray, "n"]) -> bool:
+    return isinstance(labels[0], str)
 
 
 def checked_labels(features: Float[np.ndarray, "m F"], y: Any) -> Shaped[np.ndarray, "m"]:

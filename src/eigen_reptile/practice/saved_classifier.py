@@ -80,7 +80,7 @@ class Description:
 
 def to_file(saved: SavedClassifier) -> ModelFile:
     """The content of its file; ConfigError if the head or the labels cannot be written."""
-    learnt, backbone, kind = saved.learnt, saved.backbone, KINDS[saved.classes.dtype.kind]
+    learnt, backbone, kind = saved.learnt, saved.backbone, _label_kind(saved.classes)
     description = Description(
         backbone=backbone and backbone.description,
         fingerprint=saved.fingerprint,
@@ -104,12 +104,18 @@ def to_file(saved: SavedClassifier) -> ModelFile:
         tensors["rejection.nearest"] = learnt.rejection.nearest
     if backbone:
         tensors |= {BACKBONE + name: tensor for name, tensor in backbone.tensors.items()}
-    text = json.dumps(_CONVERTER.unstructure(description), allow_nan=False)
+    model = ModelFile(json.dumps(_CONVERTER.unstructure(description), allow_nan=False), tensors)
     try:
-        structured(_CONVERTER, parse_json(text.encode()), Description)
+        from_file(model)
     except ValueError as error:
         raise ConfigError(f"this model could not be read again, so it is not saved: {error}") from error
-    return ModelFile(text, tensors)
+    return model
+
+
+def _label_kind(classes: Shaped[np.ndarray, "way"]) -> LabelKind:
+    if classes.dtype.kind not in KINDS:
+        raise ConfigError(f"labels of type {classes.dtype} cannot be saved: they must be text, numbers or booleans")
+    return KINDS[classes.dtype.kind]
 
 
 def _kind_of(head: Head) -> str:
