@@ -51,7 +51,10 @@ def _is_deep(data: bytes) -> bool:
     """Whether brackets are left after the innermost pairs were removed as often as is allowed."""
     brackets = _STRING.sub(b"", data).translate(None, delete=_NO_BRACKETS)
     for _ in range(DEEPEST):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        outer = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(outer) == len(brackets):
+            break
+        brackets = outer
     return len(brackets) > DEEPEST  # fewer may be brackets that do not match, which the parser explains
 
 
