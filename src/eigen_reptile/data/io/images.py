@@ -20,7 +20,7 @@ PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 MAX_BYTES = 1 << 28
 """Limit for the length of an image file."""
 MAX_PIXELS = 61_000_000
-"""Limit for the decoded pixels: those of the largest full-frame cameras. They and a converted copy take 8 bytes each."""
+"""Limit for the decoded pixels, those of the largest full-frame cameras; with a converted copy, 8 bytes each."""
 MAX_SIDE = 1 << 16
 """Limit for the height and for the width: to resize an image takes 32 bytes for each row and for each column."""
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
