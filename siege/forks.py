@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
