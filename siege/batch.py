@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 
 from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import forbid_elsewhere, install
-from siege.forks import end_group, fork
+from siege.forks import end_group, fork, receive_signals
 
 HEADROOM = 1 << 32
 """Bytes of address space beyond the limit, so that growth is measured rather than prevented; for the machine's sake."""
@@ -106,6 +106,7 @@ def _lines(receiver: int, seconds: float) -> Iterator[bytes]:
 
 def _attack_all(name: str, part: Part, attacks: Attacks, seed: int, numbers: range, folder: Path, sender: int) -> int:
     """In the child: one case after the other, until one fails."""
+    receive_signals()
     limits = part.limits
     if limits.growth is not None:
         most = _address_space("VmSize") + limits.growth + HEADROOM

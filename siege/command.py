@@ -12,7 +12,7 @@ from typing import NamedTuple, final
 
 from eigen_reptile.cli import main
 from siege.case import BrokenPromiseError
-from siege.forks import fork, wait
+from siege.forks import fork, receive_signals, wait
 
 PIPE_BYTES = 1 << 20
 CODES = (0, 1, 2, 129, 130, 143)
@@ -126,6 +126,7 @@ def _main(args: Sequence[str], folder: Path, prepare: Callable[[], None]) -> int
     tempfile.tempdir = None
     prepare()
     try:
+        receive_signals()
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1

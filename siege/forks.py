@@ -8,12 +8,19 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def fork(work: Callable[[], int], leads_group: bool = False) -> int:
-    """Run `work` in a child process, which exits with the code that it returns; the id of the process."""
+    """Run `work` in a child process, which exits with the code that it returns; the id of the process.
+
+    Signals that ask it to end are held back until it calls `receive_signals`: until then it is a copy of this process.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if child := os.fork():
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if leads_group:
             with suppress(OSError):  # it may have done so itself, or have ended
                 os.setpgid(child, child)
@@ -29,10 +36,15 @@ def fork(work: Callable[[], int], leads_group: bool = False) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, KeyboardInterrupt):
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def receive_signals() -> None:
+    """From now on this child process is interrupted or ended by signals, also by those that were held back."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def wait(child: int, seconds: float) -> int | None:

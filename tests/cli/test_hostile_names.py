@@ -62,3 +62,11 @@ def test_names_are_escaped_in_messages(cli: Cli, signs: Path) -> None:
     assert "3 of 45 images are broken" in printed.problem()
     assert "\x1b" not in printed.err
     assert printed.err.encode()
+
+
+@pytest.mark.parametrize("command", ["train reptile sine --out {}", "eval {} --out x", "report {}", "check {}"])
+def test_a_name_that_is_too_long_is_given_with_the_reason(cli: Cli, command: str) -> None:
+    printed = cli(*command.format("n" * 300).split())
+    assert printed.code == 1
+    assert printed.problem().startswith("eigen-reptile: cannot use nnnn")
+    assert printed.problem().endswith(": File name too long")

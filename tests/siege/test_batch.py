@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from siege import command
 from siege.batch import Attacks, Verdict, run_cases
 from siege.case import Attack, BrokenPromiseError, Limits, Part, generator_of
 from siege.file_events import at_change, changed_paths, fail_with, send_to_self
@@ -140,6 +141,15 @@ def test_a_fault_happens_at_the_change_of_its_number(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left"):
         hook(*events[1])
     hook(*events[2])
+
+
+def test_a_signal_that_comes_before_the_command_does_not_hit_a_copy_of_the_siege(tmp_path: Path) -> None:
+    for _ in range(20):
+        running = command.start(["list"], tmp_path)
+        running.send(signal.SIGINT)
+        printed = running.finish(60)
+        command.check_manners(printed)
+        assert printed.code in (0, 130)
 
 
 def test_a_process_kills_itself_at_a_change(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from eigen_reptile.training.result import (
     TestScores,
     TrainingSource,
 )
-from eigen_reptile.training.saved_result import read_result
+from eigen_reptile.training.saved_result import read_experiment, read_result
 from eigen_reptile.training.serialise import to_json
 
 NAN = float("nan")
@@ -224,5 +224,10 @@ def test_a_file_that_is_not_json_is_a_run_error(text: str, tmp_path: Path) -> No
     for read in (read_json, read_result):
         with pytest.raises(RunError, match=r"result\.json is not valid JSON"):
             read(file)
+    with pytest.raises(RunError, match="Delete it and repeat the command of the run"):
+        read_result(file)
+    file.rename(tmp_path / "config.json")
+    with pytest.raises(RunError, match="Restore it from a copy, or train again in another folder"):
+        read_experiment(tmp_path / "config.json")
     with pytest.raises(RunError, match="cannot read"):
         read_result(tmp_path / "missing.json")

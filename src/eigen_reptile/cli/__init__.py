@@ -98,6 +98,13 @@ def _is_worker() -> bool:
     return is_worker()
 
 
+def _message(error: RunError | OSError) -> str:
+    """What went wrong; of a file, the name and the reason, without the number that the system has for it."""
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str):
+        return f"cannot use {error.filename}: {error.strerror}"
+    return str(error)
+
+
 def run(args: Sequence[str]) -> int:
     """Run one command line and return the exit code."""
     command = args[0] if args else ""
@@ -113,7 +120,7 @@ def run(args: Sequence[str]) -> int:
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError) and reader_has_gone(sys.stdout):
             return 0  # as under `head`, which has seen enough
-        return _fail(fields_as_flags(str(error), command), 1)
+        return _fail(fields_as_flags(_message(error), command), 1)
     except KeyboardInterrupt as error:
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         there = " from there" if stopped.where else ""

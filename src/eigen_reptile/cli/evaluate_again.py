@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Any
 
 from eigen_reptile.errors import ConfigError, RunError
-from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.run_files import read_config
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.evaluate import EvalConfig
 from eigen_reptile.training.serialise import from_json, to_json, with_absolute_paths
@@ -18,7 +18,7 @@ OF_TRAINING = ("every", "monitor_tasks", "snapshot_steps")
 def check_only_evaluation_differs(folder: Path, experiment: Experiment) -> None:
     """ConfigError that names the command to evaluate what was trained in this folder, if that would be enough."""
     try:
-        there = with_absolute_paths(from_json(read_json(folder / "config.json")))
+        there = with_absolute_paths(from_json(read_config(folder / "config.json")))
     except (RunError, ConfigError):
         return  # there is no run, or whoever opens the folder reports what is wrong with it
     here = with_absolute_paths(experiment)

@@ -23,17 +23,15 @@ from typing import Any, final
 
 from torch import Tensor
 
-from eigen_reptile.errors import ConfigError, RunError
+from eigen_reptile.errors import ConfigError
 from eigen_reptile.runtime.checkpoints import Checkpoint, Checkpoints, Clock
-from eigen_reptile.runtime.checksums import digest, with_checksum, without_checksum
+from eigen_reptile.runtime.checksums import digest, with_checksum
 from eigen_reptile.runtime.environment import read_environments
-from eigen_reptile.runtime.files import differences, read_json, sync_folder, write_atomically, write_json, write_tensors
+from eigen_reptile.runtime.files import sync_folder, write_atomically, write_json, write_tensors
 from eigen_reptile.runtime.folder_lock import FolderLock
 from eigen_reptile.runtime.metrics import Metrics
+from eigen_reptile.runtime.run_files import read_config, read_result_file, save_or_check_config
 from eigen_reptile.runtime.score_files import ScoreFile
-
-RESULT_FORMAT = 3
-"""Of results; those of earlier formats have no checksum."""
 
 
 class RunLog(ABC):
@@ -169,7 +167,7 @@ class RunFolder(RunLog):
         with FolderLock.hold(path) as lock:
             run = cls(path, lock)
             try:
-                _save_or_check_config(path, config, upgrade)
+                save_or_check_config(path, config, upgrade)
                 yield run
             finally:
                 run.close()
@@ -245,47 +243,8 @@ class RunFolder(RunLog):
 
     def _experiment(self) -> str:
         """The digest of the config, which does not change when a later version adds settings."""
-        return digest(read_json(self.path / "config.json"))
+        return digest(read_config(self.path / "config.json"))
 
     def _check_lock(self) -> None:
         if self._lock is not None:
             self._lock.check()
-
-
-def read_result_file(file: Path) -> dict[str, Any]:
-    """The JSON object of a result without its checksum; RunError if it is damaged."""
-    value = read_json(file)
-    if not isinstance(value, dict):
-        raise RunError(f"{file} is not a result: it is not a JSON object")
-    try:
-        return without_checksum(value, is_early=value.get("format") != RESULT_FORMAT)
-    except ValueError as error:
-        raise RunError(f"{file} is damaged: {error}") from error
-
-
-def _save_or_check_config(path: Path, config: Mapping[str, Any], upgrade: Callable[[Any], Any]) -> None:
-    """Save the config in an empty folder; in the folder of a run, check that it is the same.
-
-    What killed processes have left half written is deleted: only this one writes here now.
-    """
-    for leftover in (*path.glob(".*.tmp"), *path.glob("checkpoints/.*.tmp")):
-        leftover.unlink(missing_ok=True)
-    file = path / "config.json"
-    if not file.exists():
-        if any(not entry.name.startswith(".") for entry in path.iterdir()):
-            raise ConfigError(f"{path} is not empty and not the folder of a run: choose another folder")
-        write_json(file, config)
-    elif different := _differences(path, config, read_json(file), upgrade):
-        raise ConfigError(f"{path} belongs to another experiment: {'; '.join(different)}. Choose another folder.")
-    (path / "checkpoints").mkdir(exist_ok=True)
-    sync_folder(path)
-
-
-def _differences(path: Path, config: Mapping[str, Any], saved: Any, upgrade: Callable[[Any], Any]) -> list[str]:
-    """The settings in which the saved config differs, one line each."""
-    if saved == config:
-        return []
-    try:
-        return differences(upgrade(saved), config, ("its config.json", "this experiment"))
-    except ValueError as error:
-        raise ConfigError(f"the experiment in {path} cannot be read: {error}. Choose another folder.") from error

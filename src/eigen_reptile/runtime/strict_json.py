@@ -27,6 +27,7 @@ MOST_OBJECTS = 500_000
 DEEPEST = 50
 """Levels of nesting that are certainly read; a result has seven."""
 LONGEST_TEXT = 10_000
+MOST_DIGITS = 310
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 """One that is not closed extends to the end, so that the time to find all is linear."""
@@ -44,14 +45,19 @@ def parse_json(data: bytes) -> Any:
     if _is_deep(data):
         raise ValueError(f"it is nested far more than {DEEPEST} levels deep")
     text = data.decode("utf-8")
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_parse_float)
+    return json.loads(
+        text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_parse_float, parse_int=_parse_int
+    )
 
 
 def _is_deep(data: bytes) -> bool:
     """Whether brackets are left after the innermost pairs were removed as often as is allowed."""
     brackets = _STRING.sub(b"", data).translate(None, delete=_NO_BRACKETS)
     for _ in range(DEEPEST):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        outer = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(outer) == len(brackets):
+            break
+        brackets = outer
     return len(brackets) > DEEPEST  # fewer may be brackets that do not match, which the parser explains
 
 
@@ -72,6 +78,12 @@ def _parse_float(text: str) -> float:
     if math.isinf(value):
         raise ValueError(f"{_shown(text)} is too large a number")
     return value
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > MOST_DIGITS:  # no float could hold it
+        raise ValueError(f"{_shown(text)} is too large a number")
+    return int(text)
 
 
 def structured(converter: cattrs.BaseConverter, value: Any, kind: Any) -> Any:

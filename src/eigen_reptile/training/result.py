@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from eigen_reptile.errors import ConfigError
 from eigen_reptile.runtime.environment import Environment
-from eigen_reptile.runtime.run_folder import RESULT_FORMAT
+from eigen_reptile.runtime.run_files import RESULT_FORMAT
 from eigen_reptile.runtime.strict_json import strict_converter, structured
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.old_formats import upgrade_result

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from eigen_reptile.errors import ConfigError, RunError
-from eigen_reptile.runtime.files import differences, read_json
-from eigen_reptile.runtime.run_folder import read_result_file
+from eigen_reptile.runtime.files import differences
+from eigen_reptile.runtime.run_files import REPAIR, RESTORE, read_config, read_result_file
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.result import LearningCurve, Result, Snapshot, TestScores
 from eigen_reptile.training.serialise import from_json, to_json, with_absolute_paths
-
-REPAIR = "Delete it and repeat the command of the run, which evaluates again what was trained"
 
 LONGEST_NAME = 100
 """Of a measure; a longer one does not fit into a table."""
@@ -33,11 +31,11 @@ def read_result(file: Path) -> Result:
 
 def read_experiment(file: Path) -> Experiment:
     """The experiment in the config of a run, or of an evaluation of one; RunError if it cannot be read."""
-    value = read_json(file)
+    value = read_config(file)
     try:
         return from_json(_without_origin(value))
     except ConfigError as error:
-        raise RunError(f"{file} cannot be understood: {error}") from error
+        raise RunError(f"{file} cannot be understood: {error}. {RESTORE}") from error
 
 
 def check_belongs(result: Result, exp: Experiment, file: Path) -> None:

@@ -7,7 +7,7 @@ from eigen_reptile.data import Dataset, Folder, Glyphs
 from eigen_reptile.data.image_dataset import ImageDataset
 from eigen_reptile.errors import ConfigError, RunError
 from eigen_reptile.runtime.checkpoints import Checkpoint
-from eigen_reptile.runtime.files import read_json
+from eigen_reptile.runtime.run_files import read_config
 from eigen_reptile.runtime.run_folder import RunFolder
 from eigen_reptile.training.config import Experiment
 from eigen_reptile.training.loop import finished
@@ -29,7 +29,7 @@ Shape = tuple[int, ...]
 def trained_experiment(folder: Path) -> Experiment:
     """The experiment of the run in this folder; ConfigError if it is known to have learnt nothing."""
     try:
-        exp, result = from_json(read_json(folder / "config.json")), trained_result(folder)
+        exp, result = from_json(read_config(folder / "config.json")), trained_result(folder)
     except (RunError, ConfigError) as error:
         raise ConfigError(f"{folder} is not the folder of a run: {error}") from error
     if result is not None and result.choice is None:

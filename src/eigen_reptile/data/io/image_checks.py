@@ -19,6 +19,8 @@ MAX_COMMENTS = 100
 MAX_SLOW_BYTES = 1 << 24
 """Limit for files that Pillow decodes in Python."""
 
+MAX_SCANNED_PIXELS = 1 << 31
+"""Limit for the pixels of a JPEG file times its scans: each scan, of a few bytes, visits all pixels."""
 MAX_WEBP_PIXELS = 1 << 24
 """Limit for WebP, whose decoder takes four times as much memory as others, most of it when a file is opened."""
 
@@ -47,18 +49,25 @@ def _check_png(data: bytes) -> None:
 
 _JPEG_MARKER = re.compile(rb"\xff([^\x00\xff\xd0-\xd7])", re.DOTALL)
 """Starts a segment. Within compressed data, FF is followed by 00 or by one of the restart markers D0 to D7."""
+_JPEG_FRAMES = {bytes([code]) for code in range(0xC0, 0xD0)} - {b"\xc4", b"\xc8", b"\xcc"}
+"""Start the segments that have the height and the width."""
 
 
 def _check_jpeg(data: bytes) -> None:
     """The end marker must be present; that of a thumbnail, which is inside a segment, does not count."""
-    position, in_header = 2, True
+    position, scans, pixels = 2, 0, 0
     for _ in range(MAX_SEGMENTS):
         marker = _JPEG_MARKER.search(data, position)
-        if not marker or (in_header and marker.start() > position + MAX_HEADER):
+        if not marker or (not scans and marker.start() > position + MAX_HEADER):
             raise ValueError(TRUNCATED)
         if marker[1] == b"\xd9":
             return
-        in_header &= marker[1] != b"\xda"
+        if marker[1] in _JPEG_FRAMES:
+            height, width = data[marker.end() + 3 : marker.end() + 5], data[marker.end() + 5 : marker.end() + 7]
+            pixels = max(pixels, int.from_bytes(height, "big") * int.from_bytes(width, "big"))
+        scans += marker[1] == b"\xda"
+        if scans * pixels > MAX_SCANNED_PIXELS:
+            raise ValueError(f"has {scans} scans of {pixels} pixels: more than {MAX_SCANNED_PIXELS} in total")
         position = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2], "big")
     raise ValueError(f"has more than {MAX_SEGMENTS} segments")
 

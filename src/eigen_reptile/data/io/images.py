@@ -19,8 +19,8 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", 
 PILLOW_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 MAX_BYTES = 1 << 28
 """Limit for the length of an image file."""
-MAX_PIXELS = 1 << 26
-"""Limit for the decoded pixels, of up to four bytes each."""
+MAX_PIXELS = 61_000_000
+"""Limit for the decoded pixels, those of the largest full-frame cameras; with a converted copy, 8 bytes each."""
 MAX_SIDE = 1 << 16
 """Limit for the height and for the width: to resize an image takes 32 bytes for each row and for each column."""
 SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
@@ -28,7 +28,7 @@ SLOW_CODECS = ("ppm", "ppm_plain", "bmp_rle")
 MAX_SLOW_PIXELS = 1 << 21
 MAX_STRIP_BYTES = 3 * MAX_PIXELS
 """Limit for a part of a compressed TIFF, which is decoded as a whole beside the image."""
-STRIP_PIXELS = 1 << 22
+STRIP_PIXELS = 1 << 20
 """Pixels that are converted at once."""
 
 
@@ -171,6 +171,8 @@ def _decode(data: bytes, image_format: ImageFormat) -> Image.Image:
 
 def _convert_in_strips(image: Image.Image, mode: str) -> Image.Image:
     """Convert to this mode strip by strip, because each step makes a copy that takes up to four bytes a pixel."""
+    if image.mode == mode and not image.has_transparency_data:
+        return image
     rows = max(1, STRIP_PIXELS // image.width)
     if rows >= image.height:
         return _convert(image, mode)
@@ -191,7 +193,7 @@ def _pillow_errors_explained() -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
-        raise ValueError(f"cannot be decoded: {str(error)[:200] or type(error).__name__}") from error
+        raise ValueError(f"cannot be decoded: {str(error)[:200] or 'its parts contradict each other'}") from error
 
 
 def _convert(image: Image.Image, mode: str) -> Image.Image:

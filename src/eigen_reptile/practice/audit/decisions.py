@@ -54,7 +54,7 @@ def read_decisions(folder: Path) -> list[Decision]:
     if not file.exists():
         return []
     try:
-        found: list[Decision] = structured(strict_converter(), read_json(file), list[Decision])
+        found: list[Decision] = structured(_CONVERTER, read_json(file), list[Decision])
     except ValueError as error:
         raise RunError(f"{file} is damaged: {error}; repair or remove it") from error
     return found
@@ -107,3 +107,6 @@ def _matches(known: Sequence[Decision], suggestions: Sequence[Suggestion]) -> di
 
 def _subject(one: Decision | Suggestion) -> tuple[str, str, str]:
     return one.sha256, one.given, one.suggested
+
+
+_CONVERTER = strict_converter()

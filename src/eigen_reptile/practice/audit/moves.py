@@ -172,7 +172,7 @@ class MoveLog:
             return []
         lines = read_bytes(self.file, MOST_BYTES).splitlines()
         try:
-            moves: list[Move] = structured(strict_converter(), [parse_json(line) for line in lines], list[Move])
+            moves: list[Move] = structured(_CONVERTER, [parse_json(line) for line in lines], list[Move])
         except ValueError as error:
             raise RunError(f"{self.file} is damaged: {error}") from error
         for move in moves:
@@ -273,3 +273,6 @@ def _same_file(source: Path, target: Path) -> bool:
         return about.st_nlink > 1 and os.path.samestat(about, target.lstat())
     except OSError:
         return False
+
+
+_CONVERTER = strict_converter()

@@ -125,7 +125,7 @@ class RunBackbone(TorchBackbone):
 
     @staticmethod
     def from_saved(saved: SavedBackbone) -> "RunBackbone":
-        about = structured(strict_converter(), saved.description, _Description)
+        about = structured(_CONVERTER, saved.description, _Description)
         image_input = ImageInput(about.size, about.mode)
         architecture = Architecture(model_from_json(about.model), image_input, about.outputs, about.has_head)
         with torch.device("meta"):  # to allocate nothing but what is there
@@ -221,3 +221,6 @@ class Pixels(TorchBackbone):
 
     def as_module(self) -> nn.Module:
         return nn.Sequential(BytesToNumbers(self._input), nn.Flatten())
+
+
+_CONVERTER = strict_converter()
