@@ -18,7 +18,7 @@ class AuditOptions:
     pictures. Of labels with a trust of 0.3, seven in ten are expected to be wrong. How many of the first hundred labels
     of the list are expected to be wrong is therefore the sum of 1 - trust over them, which the command prints. On five
     classes of photographs that it was not fitted to, labelled by people, it was right within one or two labels for 10
-    and for 50 pictures a class; for 300 a class it was right where many labels were wrong, and down to half of the
+    and for 50 pictures per class; for 300 per class it was right where many labels were wrong, and down to half of the
     actual number where few were. On ten classes with 10 or 50 pictures each it was too low, at worst by about half. If
     all labels are right it still expects a few to be wrong (docs/audit.md has the figures). A class with one picture
     cannot be judged.

@@ -17,7 +17,7 @@ from eigen_reptile.cli.output_options import Output
 class AdaptOptions:
     """Learn to classify pictures from a few of each class, although some may be in the wrong folder.
 
-    FOLDER has a folder for each class, with its pictures: pets/cat/1.jpg, pets/dog/2.png. One picture a class is
+    FOLDER has a folder for each class, with its pictures: pets/cat/1.jpg, pets/dog/2.png. One picture per class is
     enough to start; from two on, the label of each picture is judged by all other pictures, and those that are
     probably wrong count less and are listed. No setting is needed:
 

@@ -1,7 +1,7 @@
 """From the posteriors of `Trust` towards probabilities: of labels with a trust of 0.7, three in ten should be wrong.
 
 `Trust` ranks labels well, but it is too sure of labels that people confuse, and the more so the more samples there are.
-So the log-odds of being wrong get a slope and an offset, which depend on the number of samples a class and on the
+So the log-odds of being wrong get a slope and an offset, which depend on the number of samples per class and on the
 fraction of labels that `Trust` estimates to be wrong. The five numbers were fitted on five classes of CIFAR-10N and
 checked on the other five (docs/audit.md).
 """
@@ -16,9 +16,9 @@ from scipy.special import expit, logit
 from eigen_reptile.errors import ConfigError
 
 FEWEST, MOST = 10.0, 300.0
-"""Samples a class for which the numbers were fitted; fewer or more count as these."""
+"""Samples per class for which the numbers were fitted; fewer or more count as these."""
 USUAL = 50
-"""Samples a class at which slope and offset are those without a correction."""
+"""Samples per class at which slope and offset are those without a correction."""
 
 
 @final
