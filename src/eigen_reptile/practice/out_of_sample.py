@@ -4,18 +4,20 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from eigen_reptile.practice.heads import Head, Support
+from eigen_reptile.practice.heads import HEADS, Head, Support
 
 MOST_LEFT_OUT = 100
 """Up to this number of samples each is left out on its own; above it, the samples are divided into folds."""
 FOLDS = 10
+ROTATABLE = tuple({type(head) for head in HEADS.values()})
+"""Heads that depend on distances and products of samples only. One that learns from pixels does not."""
 
 
 def out_of_sample_predictions(head: Head, support: Support) -> Int[Tensor, "m"]:
     """For the samples of one task: by leave-one-out if there are few, otherwise by cross-validation."""
     m, F = support.x.shape[1:]
-    if m < F:
-        # Rotated into the subspace of the samples: heads depend on distances and products only, and these are kept.
+    if m < F and isinstance(head, ROTATABLE):
+        # Rotated into the subspace of the samples, which keeps all distances and products.
         support = support._replace(x=torch.linalg.qr(support.x.mT).R.mT)
     return _leave_one_out(head, support) if m <= MOST_LEFT_OUT else _cross_validation(head, support)
 

@@ -11,6 +11,7 @@ from eigen_reptile.inner import InnerState
 from eigen_reptile.methods import METHODS
 from eigen_reptile.practice.heads import Support
 from eigen_reptile.practice.heads.network import INTROSPECTION, AdaptedNetwork
+from eigen_reptile.practice.out_of_sample import out_of_sample_predictions
 from eigen_reptile.runtime.progress import no_progress
 from eigen_reptile.tasks import Tasks
 from eigen_reptile.training.config import Experiment
@@ -74,6 +75,24 @@ def test_another_number_of_classes_gets_a_new_last_layer() -> None:
     some = support.y[0] < 3
     smaller = Support(support.x[:, some], support.y[:, some], 3)
     assert AdaptedNetwork(setup, theta, state).fit(smaller).logits(queries).shape == (1, 15, 3)
+
+
+def test_leave_one_out_keeps_the_pixels() -> None:
+    setup, theta, state = set_up_network("reptile")
+    support, _ = as_support(task_of(setup, theta, state, [0]))
+    head, (x, y) = AdaptedNetwork(setup, theta, state), (support.x, support.y)
+    found = out_of_sample_predictions(head, support)
+    for row in range(0, 20, 4):
+        kept = torch.arange(20) != row
+        assert found[row] == head.fit(Support(x[:, kept], y[:, kept], 5)).logits(x[:, row : row + 1]).argmax()
+
+
+def test_features_that_are_not_the_pixels_are_refused() -> None:
+    setup, theta, state = set_up_network("reptile")
+    head = AdaptedNetwork(setup, theta, state)
+    with pytest.raises(ConfigError, match=r"takes images of shape \(3, 16, 17\), not 7 features"):
+        head.fit(Support(torch.zeros(1, 4, 7), torch.tensor([[0, 0, 1, 1]]), 2))
+    assert len(str(head)) < 100  # which a card shows
 
 
 def test_introspection_learns_from_other_batches_only_if_it_discards() -> None:

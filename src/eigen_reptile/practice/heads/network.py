@@ -1,6 +1,7 @@
 """The paper's own way: the whole network, adapted from a meta-learnt initialisation. Its features are pixels."""
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
@@ -34,10 +35,10 @@ class AdaptedNetwork(Head):
     the evaluation takes mini-batches, the order of the samples decides which ones they share.
     """
 
-    setup: Setup
-    theta: Float[Tensor, "1 D"]
+    setup: Setup = field(repr=False)
+    theta: Float[Tensor, "1 D"] = field(repr=False)
     """What one replica of the run has learnt."""
-    inner_state: InnerState
+    inner_state: InnerState = field(repr=False)
     seed: int = 0
     """Seed of a last layer for another number of classes, and of the mini-batches."""
     selector: SampleSelector | None = None
@@ -72,8 +73,13 @@ class AdaptedNetwork(Head):
         return network, Initialisation(theta, state, exp.inner, exp.method)
 
     def _tasks(self, support: Support) -> Tasks:
-        """The support as tasks of one replica, without queries."""
+        """The support as tasks of one replica, without queries; ConfigError if its features are not pixels."""
         shape = self.setup.banks.train.shape
+        if support.x.shape[-1] != math.prod(shape):
+            raise ConfigError(
+                f"the network takes images of shape {tuple(shape)}, not {support.x.shape[-1]} features: `backbone` "
+                "must be `Pixels` of this size and mode"
+            )
         x = support.x.unflatten(-1, shape)[None].to(self.theta)
         y = support.y[None].to(self.theta.device)
         classes = torch.arange(support.way, device=y.device).expand(1, len(support.y), -1)
