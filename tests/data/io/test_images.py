@@ -15,7 +15,14 @@ from PIL import Image
 
 from eigen_reptile.data.datasets.omniglot import average_ink
 from eigen_reptile.data.io.archives import FolderSource, UnreadableFileError
-from eigen_reptile.data.io.images import ImageFormat, is_greyscale, read_image, require_size, stretch_to_square
+from eigen_reptile.data.io.images import (
+    ImageFormat,
+    is_greyscale,
+    read_image,
+    read_thumbnail,
+    require_size,
+    stretch_to_square,
+)
 from eigen_reptile.errors import RunError
 
 GREY = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
@@ -65,6 +72,9 @@ def test_a_lack_of_memory_does_not_make_an_image_a_broken_one(tmp_path: Path, mo
             patch.setattr(owner, name, fail)
             with pytest.raises(RunError, match=r"not enough memory to decode .*image\.png"):
                 read(tmp_path, data, ImageFormat(8, "L", require_size))
+    monkeypatch.setattr(Image.Image, "thumbnail", fail)
+    with pytest.raises(RunError, match=r"not enough memory to decode .*image\.png"):
+        read_thumbnail(FolderSource(tmp_path, depth=1), "image.png", 4)
 
 
 def test_one_bit_images(tmp_path: Path) -> None:

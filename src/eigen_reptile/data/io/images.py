@@ -69,23 +69,28 @@ def has_image_suffix(path: str) -> bool:
 def read_image(source: Source, path: str, image_format: ImageFormat) -> UInt8[np.ndarray, "H W C"]:
     """The pixels of an image; an UnreadableFileError names the file if it is no image, incomplete or too large."""
     data = source.read(path, MAX_BYTES)
-    try:
+    with _file_named(source, path):
         return image_format.fit(_decode(data, image_format), image_format.size).reshape(image_format.shape)
-    except ValueError as error:
-        raise UnreadableFileError(f"{source.describe(path)} {error}") from error
-    except MemoryError as error:  # the file may be whole, so it must not be skipped
-        raise RunError(f"not enough memory to decode {source.describe(path)}") from error
 
 
 def read_thumbnail(source: Source, path: str, size: int) -> Image.Image:
     """An image in RGB, reduced to fit into a square of this size; UnreadableFileError as above."""
     data = source.read(path, MAX_BYTES)
-    try:
+    with _file_named(source, path):
         image = _decode(data, ImageFormat(size, "RGB", stretch_to_square))
+        image.thumbnail((size, size))
+    return image
+
+
+@contextmanager
+def _file_named(source: Source, path: str) -> Iterator[None]:
+    """Name the file whose decoding fails: an UnreadableFileError, or a RunError if there is not enough memory."""
+    try:
+        yield
     except ValueError as error:
         raise UnreadableFileError(f"{source.describe(path)} {error}") from error
-    image.thumbnail((size, size))
-    return image
+    except MemoryError as error:  # the file may be whole, so it must not be skipped
+        raise RunError(f"not enough memory to decode {source.describe(path)}") from error
 
 
 def convert_image(image: Image.Image, image_format: ImageFormat) -> UInt8[np.ndarray, "H W C"]:

@@ -99,7 +99,7 @@ class Site:
         try:
             with self._decoding:
                 picture = self.review.thumbnail(int(number))
-        except UnreadableFileError:
+        except (UnreadableFileError, RunError):
             return _refused(HTTPStatus.NOT_FOUND)
         return Response(HTTPStatus.OK, "image/jpeg", picture, (("Cache-Control", "private, max-age=3600"),))
 
