@@ -7,7 +7,7 @@ import numpy as np
 from playwright.sync_api import Locator, Page
 
 Stroke = list[tuple[float, float]]
-PATIENCE = 30_000
+PATIENCE = 60_000
 """Milliseconds that a computation may take on a busy machine."""
 
 
@@ -21,6 +21,19 @@ def circle(rng: np.random.Generator) -> list[Stroke]:
 def cross(rng: np.random.Generator) -> list[Stroke]:
     ends = np.array([[[0.2, 0.2], [0.8, 0.8]], [[0.8, 0.2], [0.2, 0.8]]]) + rng.uniform(-0.07, 0.07, size=(2, 2, 2))
     return [[(float(x), float(y)) for x, y in stroke] for stroke in ends]
+
+
+def square(rng: np.random.Generator) -> list[Stroke]:
+    return [corners(rng, [(0.2, 0.2), (0.8, 0.2), (0.8, 0.8), (0.2, 0.8)])]
+
+
+def triangle(rng: np.random.Generator) -> list[Stroke]:
+    return [corners(rng, [(0.5, 0.2), (0.8, 0.8), (0.2, 0.8)])]
+
+
+def corners(rng: np.random.Generator, places: list[tuple[float, float]]) -> Stroke:
+    moved = [(float(x + a), float(y + b)) for (x, y), (a, b) in zip(places, rng.uniform(-0.06, 0.06, (9, 2)), strict=False)]
+    return [*moved, moved[0]]
 
 
 def draw(page: Page, pad: str, strokes: Sequence[Stroke]) -> None:
@@ -53,7 +66,7 @@ def learnt(page: Page) -> None:
     page.wait_for_function(
         """() => {
           const shown = [...document.querySelectorAll('.tile .trust')].map((one) => one.textContent);
-          return shown.length && !shown.includes('…') && !document.querySelector('#classes[aria-busy]');
+          return shown.length && !shown.includes('…') && !document.querySelector('#draw[aria-busy]');
         }""",
         timeout=PATIENCE,
     )
@@ -64,7 +77,7 @@ def scores(page: Page, tests: int) -> list[int]:
     page.wait_for_function(
         f"""() => {{
           const scores = [...document.querySelectorAll('.score')].map((one) => one.textContent);
-          return scores.every((text) => text.includes(' of {tests} '));
+          return scores.every((text) => text.includes(' of {tests} ')) && !document.querySelector('#draw[aria-busy]');
         }}""",
         timeout=PATIENCE,
     )

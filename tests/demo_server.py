@@ -31,7 +31,7 @@ def start(*options: str) -> Served:
 
 def stop(served: Served) -> None:
     served.process.terminate()
-    served.process.wait(SECONDS)
+    served.process.communicate(timeout=SECONDS)
 
 
 def make_run(folder: Path) -> None:

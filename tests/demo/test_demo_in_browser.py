@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlparse
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from demo_page import circle, cross, draw, learnt, opened, scores, teach, tile, try_out
+from demo_page import PATIENCE, circle, cross, draw, learnt, opened, scores, square, teach, tile, triangle, try_out
 from demo_server import Served
 
 AXE = Path(os.environ.get("AXE", "/nowhere"))
@@ -45,23 +46,23 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
     asked: list[str] = []
     page.context.on("request", lambda request: asked.append(request.url))
     rng = np.random.default_rng(0)
-    teach_both(page, rng)
+    for _ in range(3):
+        teach(page, "A", square(rng))
+        teach(page, "B", triangle(rng))
     for _ in range(5):
-        try_out(page, "A", circle(rng))
-        try_out(page, "B", cross(rng))
+        try_out(page, "A", square(rng))
+        try_out(page, "B", triangle(rng))
     assert min(scores(page, 10)) >= 9
-    tile(page, "A", 2).click()
+    tile(page, "A", 3).click()
     page.locator("#editor-labels").get_by_role("button", name="B", exact=True).click()
-    expect(page.locator("#notice")).to_contain_text("Probably a wrong label: “B” number", timeout=30_000)
+    expect(page.locator("#notice")).to_contain_text("Probably a wrong label: “B” number", timeout=PATIENCE)
     expect(page.locator("#notice")).to_contain_text("looks like “A”")
     expect(page.locator(".tile.doubted")).to_have_count(1)
-    learnt(page)
-    page.wait_for_timeout(500)
     believing, trusting = scores(page, 10)
     assert trusting >= 9
     assert believing < trusting
     page.locator("#repair").click()
-    expect(page.locator("#notice")).to_have_text("Every label looks right.", timeout=30_000)
+    expect(page.locator("#notice")).to_have_text("Every label looks right.", timeout=PATIENCE)
     assert {urlparse(url).hostname for url in asked} == {"127.0.0.1"}
 
 
@@ -96,6 +97,8 @@ def test_touch_and_keyboard(browser: Browser, served: Served) -> None:
         for point in points[1:]:
             touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [point]})
         touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        expect(page.get_by_role("button", name="Clear: Draw an example")).to_be_enabled()
+        page.wait_for_timeout(600)  # a tap that follows a swipe at once would only end its momentum
         page.locator("#teach-labels").get_by_role("button", name="A", exact=True).tap()
         expect(page.locator("[data-class] .tile")).to_have_count(1)
         canvas.focus()
@@ -157,21 +160,18 @@ def test_a_model_is_saved_used_and_opened(page: Page, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     teach_both(page, rng)
     page.locator("#more").click()
-    with page.expect_download() as download:
+    with page.expect_download(timeout=2 * PATIENCE) as download:
         page.locator("#save-model").click()
     model = tmp_path / "drawings.model"
     download.value.save_as(model)
-    saved = []
-    page.on("download", lambda one: saved.append(one))
-    page.locator("#save-drawings").click()
-    expect(page.locator("#notice")).to_contain_text("6 pictures are saved")
-    for one in saved:
-        one.save_as(tmp_path / "pictures" / one.suggested_filename)
+    with page.expect_download(timeout=2 * PATIENCE) as download:
+        page.locator("#save-drawings").click()
+    with zipfile.ZipFile(download.value.path()) as archive:
+        archive.extractall(tmp_path / "pictures")
     command = [sys.executable, "-m", "eigen_reptile", "predict", str(model), str(tmp_path / "pictures"), "--json"]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    labels = {Path(one["path"]).name[0]: one["label"] for one in answer["predictions"]}
     assert len(answer["predictions"]) == 6
-    assert labels == {"A": "A", "B": "B"}
+    assert all(one["answer"] == Path(one["path"]).parent.name for one in answer["predictions"])
     page.once("dialog", lambda dialog: dialog.accept())
     page.locator("#start-over").click()
     expect(page.locator(".tile")).to_have_count(0)
@@ -224,8 +224,8 @@ def test_runs_are_live(context: BrowserContext, served: Served, live_run: Path) 
     with (live_run / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "step": 110, "explained_variance_ratio": 0.5}\n{"kind": "tr')
     page.wait_for_function(
-        f"[...document.querySelectorAll('#runs polyline')].some((one) => one.points.numberOfItems === {len(points) + 1})",
-        timeout=30_000,
+        f"() => [...document.querySelectorAll('#runs polyline')].some((one) => one.points.numberOfItems === {len(points) + 1})",
+        timeout=PATIENCE,
     )
 
 
@@ -271,4 +271,4 @@ def prepare(page: Page, view: str) -> None:
         expect(page.locator("#fit polyline")).to_have_count(2)
     else:
         page.get_by_role("checkbox", name="first").check()
-        expect(page.locator("#runs polyline").first).to_be_visible()
+        expect(page.locator("#runs .chart svg").first).to_be_visible()

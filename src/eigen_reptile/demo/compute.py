@@ -23,6 +23,7 @@ def main() -> None:
     torch.set_num_threads(1)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no answer
+    _say(answers, Progress(done=0.0))  # ready
     for line in sys.stdin:
         _say(answers, _answer(line, lambda done: _say(answers, Progress(done=done))))
 

@@ -4,15 +4,30 @@ The file also holds the drawings themselves, so that the page can go on where it
 """
 
 import base64
+import io
+import re
 import tempfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
-from eigen_reptile.demo.drawing import features_of, pixels_of
-from eigen_reptile.demo.protocol import MOST_CLASSES, MOST_EXAMPLES, PIXELS, SIDE, Example, File, Open, Opened, Save
-from eigen_reptile.demo.protocol import Lesson, decoded
+from eigen_reptile.demo.drawing import features_of, on_paper, pixels_of
+from eigen_reptile.demo.protocol import (
+    MOST_CLASSES,
+    MOST_EXAMPLES,
+    PIXELS,
+    SIDE,
+    Example,
+    File,
+    Lesson,
+    Open,
+    Opened,
+    Save,
+    decoded,
+)
 from eigen_reptile.demo.shipped import embedding
 from eigen_reptile.errors import RunError
 from eigen_reptile.practice.classifier import FewShotClassifier
@@ -24,6 +39,8 @@ DRAWINGS = "demo.drawings"
 
 
 def save_lesson(request: Save) -> File:
+    if request.form == "pictures":
+        return _file(_pictures(request.lesson))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         classifier, drawings = _classifier(request.lesson)
@@ -36,7 +53,29 @@ def save_lesson(request: Save) -> File:
             saved = read_model(path)
             tensors = saved.tensors | {DRAWINGS: torch.tensor(drawings)}
             write_model(path, ModelFile(saved.description, tensors))
-        return File(data=base64.b64encode(path.read_bytes()).decode())
+        return _file(path.read_bytes())
+
+
+def _file(data: bytes) -> File:
+    return File(data=base64.b64encode(data).decode())
+
+
+def _pictures(lesson: Lesson) -> bytes:
+    """A folder of pictures for each class, as `eigen-reptile adapt` takes them."""
+    drawings = on_paper(pixels_of(tuple(example.drawing for example in lesson.examples)))[..., 0]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for number, (example, drawing) in enumerate(zip(lesson.examples, drawings, strict=True), 1):
+            picture = io.BytesIO()
+            Image.fromarray(drawing).save(picture, "PNG")
+            archive.writestr(f"{_folder_name(lesson, example.label)}/{number}.png", picture.getvalue())
+    return packed.getvalue()
+
+
+def _folder_name(lesson: Lesson, label: int) -> str:
+    """The name of a class, as far as every system allows it; with its number if that is another one's too."""
+    names = [re.sub(r"[^\w-]+", " ", name).strip() or "class" for name in lesson.classes]
+    return names[label] if names.count(names[label]) == 1 else f"{names[label]} {label + 1}"
 
 
 def _classifier(lesson: Lesson) -> tuple[FewShotClassifier, np.ndarray]:

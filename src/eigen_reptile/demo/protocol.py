@@ -104,11 +104,11 @@ class Ask(Bounded):
 
 @final
 class Save(Bounded):
-    """The classifier that trusts, as a model file or as an ONNX file."""
+    """The classifier that trusts, as a model file or as an ONNX file; or the drawings, as a ZIP archive of pictures."""
 
     kind: Literal["save"] = "save"
     lesson: Lesson
-    form: Literal["model", "onnx"]
+    form: Literal["model", "onnx", "pictures"]
 
 
 @final

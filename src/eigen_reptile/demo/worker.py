@@ -15,6 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from eigen_reptile.demo.protocol import Failed, Message, Progress
 
+START_SECONDS = 180.0
+"""Time that a process may take to import what it needs; no task is charged with it."""
 LARGEST_LINE = 1 << 24
 """Bytes of an answer; a model file or an ONNX file is the largest."""
 TOO_LONG = Failed(reason="that took too long, so it was stopped: try it with fewer examples")
@@ -77,19 +79,19 @@ class Worker:
 
     async def warm_up(self) -> None:
         """Start the process, so that the first task need not wait for it."""
-        await self._started()
+        with contextlib.suppress(TimeoutError, ValidationError, ValueError):  # which the first task will find out
+            await self._started()
 
     async def _compute(self, job: Job) -> None:
         try:
+            process = await self._started()
+            assert process.stdin is not None
             async with asyncio.timeout(self._seconds):
-                process = await self._started()
-                assert process.stdin is not None
-                assert process.stdout is not None
                 process.stdin.write(job.task + b"\n")
                 await process.stdin.drain()
                 message: Message = Progress(done=0.0)
                 while isinstance(message, Progress):
-                    message = MESSAGES.validate_json(await process.stdout.readline())
+                    message = await _heard(process)
                     job.messages.put_nowait(message)
         except TimeoutError:
             await self._stop()
@@ -111,6 +113,8 @@ class Worker:
                     env={**os.environ, "OMP_NUM_THREADS": "1"},
                     start_new_session=True,  # Ctrl-C is for the server, which then ends its workers
                 )
+                async with asyncio.timeout(START_SECONDS):
+                    await _heard(self._process)  # that it is ready
             return self._process
 
     async def _stop(self) -> None:
@@ -119,3 +123,9 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+async def _heard(process: asyncio.subprocess.Process) -> Message:
+    """The next message; ValidationError if the process has ended, ValueError if it says too much."""
+    assert process.stdout is not None
+    return MESSAGES.validate_json(await process.stdout.readline())

@@ -2,8 +2,8 @@
 
 export class Refused extends Error {}
 
-export async function post(path, body, signal) {
-  const answer = await send(path, body, signal);
+export async function post(path, body) {
+  const answer = await send(path, body);
   return answer.json();
 }
 
@@ -33,12 +33,11 @@ export async function follow(path, body, onProgress) {
   }
 }
 
-async function send(path, body, signal) {
+async function send(path, body) {
   const answer = await fetch(`api/${path}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
-    signal,
   });
   if (!answer.ok) throw new Refused(await reasonOf(answer));
   return answer;
@@ -53,20 +52,21 @@ async function reasonOf(answer) {
   }
 }
 
-// Runs `work` whenever it is asked to, one at a time; what is asked meanwhile is done once, afterwards.
+// Runs `work` whenever it is asked to, one at a time; what is asked meanwhile is done once, afterwards. The promise is
+// kept when all of it is done.
 export function oneAtATime(work) {
-  let running = false;
+  let running = null;
   let again = false;
-  return async function ask() {
-    if (running) {
-      again = true;
-      return;
-    }
-    running = true;
+  async function runAll() {
     do {
       again = false;
       await work();
     } while (again);
-    running = false;
+    running = null;
+  }
+  return function ask() {
+    again = running !== null;
+    running ??= runAll();
+    return running;
   };
 }

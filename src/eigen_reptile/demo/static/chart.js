@@ -42,6 +42,10 @@ export function lineChart({ width, height = 150, title, series, x, y, format = S
     const finite = points.filter(([, value]) => Number.isFinite(value));
     if (!finite.length) continue;
     const path = finite.map(([px, py]) => `${toX(px).toFixed(1)},${toY(Math.min(y[1], Math.max(y[0], py))).toFixed(1)}`);
+    if (path.length === 1) {
+      const [cx, cy] = path[0].split(",");
+      svg.append(element("circle", { cx, cy, r: 3, class: `${kind}-dot` }));
+    }
     svg.append(element("polyline", { points: path.join(" "), class: `line ${kind}-line ${dashed ? "dashed" : ""}` }));
     const marked = now === null ? null : finite.find(([px]) => px >= now) ?? finite.at(-1);
     if (marked) svg.append(element("circle", { cx: toX(now), cy: toY(Math.min(y[1], Math.max(y[0], marked[1]))), r: 4, class: `${kind}-dot` }));

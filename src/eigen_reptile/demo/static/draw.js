@@ -34,7 +34,7 @@ export function startDraw() {
       lesson.addExample(id, { strokes, drawing: toText(rasterise(strokes)) });
       teach.canvas.focus({ preventScroll: true });
     });
-    if (lesson.classes.length < MOST_CLASSES) $("teach-labels").append(button("+ New class", () => focusName(lesson.addClass())));
+    $("new-class").hidden = lesson.classes.length >= MOST_CLASSES;
     chips($("test-labels"), test.isEmpty || !lesson.canLearn || lesson.tests.length >= MOST_TESTS, (id) => {
       const { strokes } = test;
       test.clear();
@@ -50,7 +50,6 @@ export function startDraw() {
       return showAll();
     }
     try {
-      $("classes").setAttribute("aria-busy", "true");
       const answer = await follow("learn", { lesson: content, methods: pair() }, () => {});
       found.judged = new Map(examples.map((one, i) => [one.id, judgement(answer, i)]));
       found.course = answer.methods;
@@ -58,7 +57,6 @@ export function startDraw() {
     } catch (error) {
       report(error);
     }
-    $("classes").removeAttribute("aria-busy");
     showAll();
     await Promise.all([ask(), askTests()]);
   });
@@ -123,9 +121,15 @@ export function startDraw() {
       showNotice();
     } else {
       showAll();
-      learn();
+      update();
     }
   });
+
+  async function update() {
+    $("draw").setAttribute("aria-busy", "true");
+    await learn();
+    $("draw").removeAttribute("aria-busy");
+  }
 
   connectMethods();
   connectButtons();
@@ -133,7 +137,7 @@ export function startDraw() {
   connectFiles(lesson, say);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);
   showAll();
-  learn();
+  update();
 }
 
 // One method asked twice is asked once.
@@ -168,16 +172,20 @@ function idle() {
 }
 
 function report(error) {
-  if (error.name === "AbortError") return;
   say(error instanceof Refused ? error.message : "The server cannot be reached. Is it still running?");
 }
 
+// A button for each class. Buttons stay as long as the classes do, so that none vanishes under a finger.
 function chips(host, disabled, choose) {
-  host.replaceChildren(...lesson.classes.map(({ id, name }) => {
-    const made = button(name || "no name", () => choose(id));
-    made.disabled = disabled;
-    return made;
-  }));
+  const wanted = lesson.classes.map(({ id }) => id).join();
+  if (host.dataset.classes !== wanted) {
+    host.dataset.classes = wanted;
+    host.replaceChildren(...lesson.classes.map(({ id }) => button("", () => choose(id))));
+  }
+  lesson.classes.forEach(({ name }, i) => {
+    host.children[i].querySelector("span").textContent = name || "no name";
+    host.children[i].disabled = disabled;
+  });
 }
 
 function focusFirst(id) { $(id).querySelector("button:not(:disabled)")?.focus(); }
@@ -200,6 +208,7 @@ function connectMethods() {
 }
 
 function connectButtons() {
+  $("new-class").addEventListener("click", () => focusName(lesson.addClass()));
   $("mislabel").addEventListener("click", () => lesson.mislabelOne());
   $("repair").addEventListener("click", () => lesson.putRight());
   $("clear-tests").addEventListener("click", () => lesson.clearTests());

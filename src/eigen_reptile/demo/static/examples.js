@@ -76,7 +76,8 @@ function tile(lesson, example, i, found, editor) {
   made.type = "button";
   made.className = "tile";
   made.id = `tile-${example.id}`;
-  made.innerHTML = `<canvas width="64" height="64"></canvas><span class="meter"><i></i></span><span class="trust"></span><span class="guess"></span>`;
+  made.innerHTML = `<canvas width="64" height="64"></canvas><span class="meter"><i></i></span>
+    <span class="visually-hidden who"></span><span class="trust"></span><span class="visually-hidden like"></span><span class="guess"></span>`;
   paintExample(made.querySelector("canvas"), example);
   const judged = found.judged?.get(example.id);
   const percent = judged?.trust == null ? null : Math.round(100 * judged.trust);
@@ -86,8 +87,8 @@ function tile(lesson, example, i, found, editor) {
   made.querySelector(".meter i").style.transform = `scaleX(${percent === null ? 0 : percent / 100})`;
   made.querySelector(".trust").textContent = percent === null ? (judged ? "alone" : "…") : `${percent} %`;
   made.querySelector(".guess").textContent = doubted ? `${lesson.nameOf(judged.suggested)}?` : "";
-  const trust = percent === null ? "" : `, trust ${percent} percent`;
-  made.setAttribute("aria-label", `${lesson.nameOf(example.label)} ${i + 1}${trust}${doubted ? `, looks like ${lesson.nameOf(judged.suggested)}` : ""}`);
+  made.querySelector(".who").textContent = `${lesson.nameOf(example.label)} ${i + 1}, trust `;
+  made.querySelector(".like").textContent = doubted ? ", looks like " : "";
   made.addEventListener("click", () => editor.open(example.id));
   return made;
 }

@@ -1,24 +1,28 @@
 // Saving and opening: model files, ONNX files, and the drawings as pictures.
 
 import { Refused, post } from "./api.js";
-import { asPng, fromText, toText } from "./raster.js";
+import { fromText, toText } from "./raster.js";
 
+const FORMS = {
+  model: { button: "save-model", name: "drawings.model", meanwhile: "Saving …", then: "Use it with: eigen-reptile predict drawings.model PICTURES" },
+  onnx: { button: "save-onnx", name: "drawings.onnx", meanwhile: "Exporting; this can take half a minute …", then: "It runs wherever ONNX does." },
+  pictures: { button: "save-drawings", name: "drawings.zip", meanwhile: "Saving …", then: "It has a folder of pictures for each class." },
+};
 const $ = (id) => document.getElementById(id);
 
 export function connectFiles(lesson, say) {
-  $("save-model").addEventListener("click", () => save(lesson, "model", "drawings.model", say));
-  $("save-onnx").addEventListener("click", () => save(lesson, "onnx", "drawings.onnx", say));
+  for (const [form, { button }] of Object.entries(FORMS)) $(button).addEventListener("click", () => save(lesson, form, say));
   $("open-model").addEventListener("change", () => { open(lesson, $("open-model").files[0], say); });
-  $("save-drawings").addEventListener("click", () => saveDrawings(lesson, say));
 }
 
-async function save(lesson, form, name, say) {
-  if (!lesson.canLearn) return say("Two classes need drawings before there is a model to save.");
-  say(form === "onnx" ? "Exporting; this can take half a minute …" : "Saving …");
+async function save(lesson, form, say) {
+  if (!lesson.canLearn) return say("Two classes need drawings before there is something to save.");
+  const { name, meanwhile, then } = FORMS[form];
+  say(meanwhile);
   try {
     const { data } = await post("save", { lesson: lesson.request().lesson, form });
     download(new Blob([fromText(data)]), name);
-    say(form === "onnx" ? `${name} is saved.` : `${name} is saved. Use it with: eigen-reptile predict ${name} PICTURES`);
+    say(`${name} is saved. ${then}`);
   } catch (error) {
     say(error instanceof Refused ? error.message : "The server cannot be reached.");
   }
@@ -36,17 +40,6 @@ async function open(lesson, file, say) {
   } catch (error) {
     say(error instanceof Refused ? error.message : "The server cannot be reached.");
   }
-}
-
-// A picture for each drawing, as `eigen-reptile predict` takes them.
-async function saveDrawings(lesson, say) {
-  if (!lesson.examples.length) return say("There is no drawing yet.");
-  for (const [number, example] of lesson.examples.entries()) {
-    const name = lesson.nameOf(example.label).replace(/[^\p{L}\p{N}-]+/gu, "-");
-    download(await asPng(example.drawing), `${name}-${number + 1}.png`);
-    await new Promise((later) => { setTimeout(later, 150); }); // browsers drop downloads that come at once
-  }
-  say(`${lesson.examples.length} pictures are saved.`);
 }
 
 function download(blob, name) {

@@ -7,7 +7,7 @@ export const MOST_EXAMPLES = 20;
 export const MOST_TESTS = 30;
 export const METHODS = {
   reptile: { name: "Reptile", about: "Believes every label.", steps: true },
-  "eigen-reptile": { name: "Eigen-Reptile", about: "Believes every label, but starts from a steadier place.", steps: true },
+  "eigen-reptile": { name: "Eigen-Reptile", about: "Believes every label. It starts from another place than Reptile.", steps: true },
   "eigen-reptile-ispl": { name: "Eigen-Reptile + ISPL", about: "Leaves out drawings that surprise it.", steps: true },
   prototypes: { name: "Prototypes", about: "Compares with the average drawing of each class.", steps: false },
   trust: { name: "Trust", about: "Checks every label against all the others.", steps: false },
@@ -111,7 +111,7 @@ export class Lesson extends EventTarget {
 }
 
 function fresh() {
-  return { classes: ["A", "B"].map((name) => ({ id: newId(), name })), examples: [], tests: [], methods: ["reptile", "trust"], steps: 50 };
+  return { classes: ["A", "B"].map((name) => ({ id: newId(), name })), examples: [], tests: [], methods: ["eigen-reptile", "trust"], steps: 50 };
 }
 
 function restored() {

@@ -158,15 +158,6 @@ export function paintExample(canvas, example) {
   context.drawImage(small, 0, 0, canvas.width, canvas.width);
 }
 
-// The picture that a saved model reads: dark ink on white paper.
-export function asPng(drawing) {
-  const canvas = canvasOf(SIDE);
-  const pixels = new ImageData(SIDE, SIDE);
-  fromText(drawing).forEach((value, i) => pixels.data.set([255 - value, 255 - value, 255 - value, 255], 4 * i));
-  canvas.getContext("2d").putImageData(pixels, 0, 0);
-  return new Promise((done) => { canvas.toBlob(done, "image/png"); });
-}
-
 export function inkColour() {
   return getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
 }

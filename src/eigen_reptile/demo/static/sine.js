@@ -27,10 +27,10 @@ const PAGE = `
   <section class="card" aria-labelledby="path-title">
     <h2 id="path-title">The path of the parameters</h2>
     <p class="hint">A network has thousands of numbers. Here you look at the two directions in which they move most; the straight line is the main direction.</p>
-    <div class="planes"><div class="chart" id="plane-reptile"></div><div class="chart" id="plane-eigen-reptile"></div></div>
+    <div class="planes"><div class="chart" id="plane-reptile"></div><div class="chart" id="plane-eigen-reptile"></div><div class="chart" id="plane-walk"></div></div>
     <table class="variance"><caption class="visually-hidden">Share of the movement along the two largest directions</caption>
       <thead><tr><th scope="col">Share of the movement</th><th scope="col">main direction</th><th scope="col">second</th></tr></thead><tbody></tbody></table>
-    <p class="hint">A random walk also has a main direction, by chance. Learning follows its own much more closely, and that is what Eigen-Reptile uses.</p>
+    <p class="hint">A random walk also has a main direction, by chance. Learning usually follows its own much more closely, and that is what Eigen-Reptile uses.</p>
   </section>`;
 
 export function startSine() {
@@ -141,6 +141,7 @@ function showFit() {
 function showPaths() {
   if (!state.found) return;
   for (const [name, fitted] of Object.entries(state.found.methods)) plane(document.getElementById(`plane-${name}`), NAMES[name], fitted.path, KINDS[name]);
+  plane(document.getElementById("plane-walk"), "A random walk", state.found.methods.reptile.walk, "c");
   const rows = Object.entries(state.found.methods).map(([name, { spectrum }]) => [`${NAMES[name]}’s start`, spectrum]);
   rows.push(["a random walk", state.found.methods.reptile.walk_spectrum]);
   document.querySelector("#sine tbody").replaceChildren(...rows.map(([name, { first, second }]) => {
@@ -156,7 +157,7 @@ function showPaths() {
 // Both axes have one scale, so that the picture shows how straight the path is.
 function plane(host, title, path, kind) {
   const width = host.clientWidth;
-  const height = 210;
+  const height = 170;
   if (!width) return;
   const xs = path.map(([x]) => x);
   const ys = path.map(([, y]) => y);
@@ -164,7 +165,7 @@ function plane(host, title, path, kind) {
   const extent = Math.max(1e-9, Math.max(...xs) - Math.min(...xs), (Math.max(...ys) - Math.min(...ys)) * (width / (height - 30)));
   const scale = (0.86 * width) / extent;
   const at = ([x, y]) => [(x - middle[0]) * scale + width / 2, 22 + (height - 22) / 2 - (y - middle[1]) * scale];
-  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `Path of the parameters from ${title}’s start` });
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `Path of the parameters: ${title}` });
   const [, axis] = at([0, 0]);
   svg.append(element("text", { x: 0, y: 13, class: "title" }, title));
   svg.append(element("line", { x1: 0, x2: width, y1: axis, y2: axis, class: "now" }));
