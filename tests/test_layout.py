@@ -15,7 +15,7 @@ FLOORS = [
     ["methods"],
     ["training", "practice"],
     ["recipes", "report"],
-    ["cli", "__main__"],
+    ["demo", "cli", "__main__"],
 ]
 """From the ground floor up. On one floor, imports go to the left."""
 PLACE = {room: (floor, place) for floor, rooms in enumerate(FLOORS) for place, room in enumerate(rooms)}

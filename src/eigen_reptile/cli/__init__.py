@@ -60,6 +60,7 @@ COMMANDS = {
     "audit": Command(
         "auditing", "audit_command", "find wrong labels in a folder of images, and correct them: audit FOLDER"
     ),
+    "demo": Command("demo", "demo_command", "draw, mislabel and watch it learn, on a page in the browser"),
     "data": Command("inspect", "data_command", "show the effect of label noise on a data set: data noise DATASET"),
     "list": Command(
         "listing", "list_command", "show all methods, data sets, models and recipes, or one of them: list [NAME]"

@@ -31,6 +31,7 @@ OPTIONS = {
     "compare": "CompareOptions",
     "check": "CheckOptions",
     "audit": "AuditOptions",
+    "demo": "DemoOptions",
     "data": "NoiseOptions",
     "list": "ListOptions",
 }

@@ -126,7 +126,7 @@ class RunBackbone(TorchBackbone):
     @staticmethod
     def from_saved(saved: SavedBackbone) -> "RunBackbone":
         about = structured(_CONVERTER, saved.description, _Description)
-        image_input = ImageInput(about.size, about.mode)
+        image_input = ImageInput(about.size, about.mode, (about.mean,))
         architecture = Architecture(model_from_json(about.model), image_input, about.outputs, about.has_head)
         with torch.device("meta"):  # to allocate nothing but what is there
             expected = {name: value.shape for name, value in architecture.build().state_dict().items()}
@@ -138,7 +138,8 @@ class RunBackbone(TorchBackbone):
 
     def saved(self) -> SavedBackbone:
         model, image_input, outputs, has_head = self._architecture
-        description = _Description("run", model_to_json(model), image_input.size, image_input.mode, outputs, has_head)
+        size, mode, (mean, *_) = image_input.size, image_input.mode, image_input.mean
+        description = _Description("run", model_to_json(model), size, mode, outputs, has_head, mean)
         return SavedBackbone(asdict(description), self._network.state_dict())
 
     @property
@@ -164,6 +165,8 @@ class _Description:
     mode: Literal["L", "RGB"]
     outputs: int
     has_head: bool
+    mean: float = 0.0
+    """What is subtracted from every pixel: 1 for a network of dark ink on white paper, which is 0 for it."""
 
 
 def _training_images(bank: Bank) -> UInt8[Tensor, "N C H W"]:

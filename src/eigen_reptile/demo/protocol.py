@@ -1,0 +1,236 @@
+"""What the page asks for. Every text and every list has a bound, and nothing is converted to what was expected."""
+
+import base64
+import binascii
+from collections import Counter
+from typing import Annotated, Literal, final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+SIDE = 28
+"""Height and width of a drawing."""
+PIXELS = SIDE * SIDE
+MOST_CLASSES = 10
+MOST_EXAMPLES = 20
+"""Of each class."""
+MOST_QUERIES = 40
+MOST_STEPS = 50
+MOST_POINTS = 20
+MOST_MODEL_BYTES = 2_000_000
+MOST_BODY = 3_000_000
+"""Bytes of a request: a model file in base64, with room to spare."""
+
+Method = Literal["reptile", "eigen-reptile", "eigen-reptile-ispl", "prototypes", "trust"]
+Regression = Literal["reptile", "eigen-reptile"]
+
+
+def _is_drawing(text: str) -> str:
+    if len(decoded(text)) != PIXELS:
+        raise ValueError(f"a drawing has {PIXELS} bytes")
+    return text
+
+
+def decoded(text: str) -> bytes:
+    """The bytes of a text in base64; ValueError if it is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError("this is not base64") from error
+
+
+Drawing = Annotated[str, StringConstraints(max_length=4 * -(-PIXELS // 3)), AfterValidator(_is_drawing)]
+"""The bytes of a greyscale image, light ink on black, row by row, in base64."""
+Name = Annotated[str, StringConstraints(min_length=1, max_length=40, strip_whitespace=True)]
+Coordinate = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
+
+
+class Bounded(BaseModel):
+    """The base of every message."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+@final
+class Example(Bounded):
+    """A drawing, and the class that somebody gave it."""
+
+    drawing: Drawing
+    label: Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
+
+
+@final
+class Lesson(Bounded):
+    """What a method learns from."""
+
+    classes: Annotated[tuple[Name, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES)]
+    examples: Annotated[
+        tuple[Example, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)
+    ]
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "Lesson":
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("two classes have the same name")
+        count = Counter(example.label for example in self.examples)
+        if set(count) != set(range(len(self.classes))):
+            raise ValueError("every class needs an example, and every example one of the classes")
+        if max(count.values()) > MOST_EXAMPLES:
+            raise ValueError(f"a class has at most {MOST_EXAMPLES} examples")
+        return self
+
+
+Methods = Annotated[tuple[Method, ...], Field(strict=False, min_length=1, max_length=2)]
+
+
+@final
+class Learn(Bounded):
+    """Learn by one or two methods, and judge every label."""
+
+    kind: Literal["learn"] = "learn"
+    lesson: Lesson
+    methods: Methods
+
+
+@final
+class Ask(Bounded):
+    """What the methods say about drawings, after this number of inner steps."""
+
+    kind: Literal["ask"] = "ask"
+    lesson: Lesson
+    methods: Methods
+    steps: Annotated[int, Field(ge=0, le=MOST_STEPS)]
+    drawings: Annotated[tuple[Drawing, ...], Field(strict=False, min_length=1, max_length=MOST_QUERIES)]
+
+
+@final
+class Save(Bounded):
+    """The classifier that trusts, as a model file or as an ONNX file; or the drawings, as a ZIP archive of pictures."""
+
+    kind: Literal["save"] = "save"
+    lesson: Lesson
+    form: Literal["model", "onnx", "pictures"]
+
+
+@final
+class Open(Bounded):
+    """The lesson in a model file."""
+
+    kind: Literal["open"] = "open"
+    file: Annotated[str, StringConstraints(max_length=4 * -(-MOST_MODEL_BYTES // 3))]
+
+
+@final
+class Fit(Bounded):
+    """Fit a curve to points, from the initialisations of two methods."""
+
+    kind: Literal["fit"] = "fit"
+    points: Annotated[
+        tuple[Annotated[tuple[Coordinate, Coordinate], Field(strict=False)], ...],
+        Field(strict=False, min_length=2, max_length=MOST_POINTS),
+    ]
+
+
+Task = Annotated[Learn | Ask | Save | Open | Fit, Field(discriminator="kind")]
+"""What a worker can be told to compute."""
+
+
+@final
+class Progress(BaseModel):
+    """How far a computation is."""
+
+    kind: Literal["progress"] = "progress"
+    done: float
+
+
+@final
+class Failed(BaseModel):
+    """Why there is no answer, in words for the user of the page."""
+
+    kind: Literal["failed"] = "failed"
+    reason: str
+
+
+@final
+class MethodLearnt(BaseModel):
+    """How a method came to fit the examples, step by step; one point for a method without steps."""
+
+    loss: list[float]
+    accuracy: list[float]
+    """With respect to the given labels."""
+    used: list[bool]
+    """Which examples it has learnt from."""
+
+
+@final
+class Learnt(BaseModel):
+    """The answer to `Learn`."""
+
+    kind: Literal["learnt"] = "learnt"
+    methods: dict[str, MethodLearnt]
+    trust: list[float | None]
+    """The probability that a label is right; None if no other example has it."""
+    suggested: list[int]
+
+
+@final
+class Answers(BaseModel):
+    """The answer to `Ask`: for each method and drawing the probability of each class."""
+
+    kind: Literal["answers"] = "answers"
+    methods: dict[str, list[list[float]]]
+
+
+@final
+class File(BaseModel):
+    """The answer to `Save`."""
+
+    kind: Literal["file"] = "file"
+    data: str
+    """In base64."""
+
+
+@final
+class Opened(BaseModel):
+    """The answer to `Open`."""
+
+    kind: Literal["opened"] = "opened"
+    classes: list[str]
+    examples: list[Example]
+
+
+@final
+class Spectrum(BaseModel):
+    """How much of a trajectory's variance lies along its two largest eigenvectors."""
+
+    first: float
+    second: float
+
+
+@final
+class Fitted(BaseModel):
+    """How one initialisation fits a curve to the points, step by step."""
+
+    curves: list[list[float]]
+    """After each step, at the abscissas."""
+    errors: list[float]
+    """Mean squared error at the points after each step."""
+    path: list[tuple[float, float]]
+    """The parameters after each step, projected onto the plane of the two largest eigenvectors."""
+    spectrum: Spectrum
+    walk: list[tuple[float, float]]
+    """The same for a random walk with as many steps in as many dimensions."""
+    walk_spectrum: Spectrum
+
+
+@final
+class Curves(BaseModel):
+    """The answer to `Fit`."""
+
+    kind: Literal["curves"] = "curves"
+    x: list[float]
+    methods: dict[str, Fitted]
+
+
+Answer = Learnt | Answers | File | Opened | Curves | Failed
+Message = Annotated[Progress | Answer, Field(discriminator="kind")]
+"""What a worker says."""

@@ -1,0 +1,94 @@
+// The classes with their examples, and how far each label can be trusted.
+
+import { MOST_EXAMPLES } from "./lesson.js";
+import { button, isDoubted } from "./parts.js";
+import { paintExample, rasteriseImage, toText } from "./raster.js";
+
+export function showExamples(lesson, found, editor, say) {
+  const host = document.getElementById("classes");
+  const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
+  const rows = new Map([...host.children].map((row) => [row.dataset.class, row]));
+  const wanted = lesson.classes.map((one) => rows.get(one.id) ?? makeRow(lesson, one, say));
+  if (wanted.length !== host.children.length || wanted.some((row, i) => row !== host.children[i])) host.replaceChildren(...wanted);
+  lesson.classes.forEach((one, i) => fillRow(wanted[i], lesson, one, found, editor));
+  if (focused && document.activeElement.id !== focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+function makeRow(lesson, { id, name }, say) {
+  const row = document.createElement("div");
+  row.className = "class";
+  row.dataset.class = id;
+  row.innerHTML = `<div class="who"><input type="text" maxlength="40" aria-label="Name of this class" spellcheck="false">
+    <div class="count"><span></span><label class="link">add pictures<input type="file" accept="image/*" multiple class="visually-hidden"></label></div></div>
+    <div class="tiles"></div>`;
+  const input = row.querySelector("input[type=text]");
+  input.value = name;
+  input.addEventListener("input", () => lesson.rename(id, input.value));
+  const files = row.querySelector("input[type=file]");
+  files.addEventListener("change", () => { addPictures(lesson, id, files.files, say); files.value = ""; });
+  const remove = button("✕", () => {
+    if (!lesson.of(id).length || confirm(`Remove “${lesson.nameOf(id)}” and its drawings?`)) lesson.removeClass(id);
+  });
+  remove.classList.add("remove");
+  row.querySelector(".count > span").after(remove);
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    row.addEventListener(kind, (event) => {
+      event.preventDefault();
+      row.classList.toggle("dropping", kind === "dragover");
+      if (kind === "drop") addPictures(lesson, id, event.dataTransfer.files, say);
+    });
+  }
+  return row;
+}
+
+async function addPictures(lesson, id, files, say) {
+  for (const file of [...files].slice(0, MOST_EXAMPLES)) {
+    if (lesson.of(id).length >= MOST_EXAMPLES) return say(`A class has at most ${MOST_EXAMPLES} drawings.`);
+    try {
+      lesson.addExample(id, { drawing: toText(await rasteriseImage(file)) });
+    } catch {
+      say(`${file.name} is not a picture that can be read, or there is nothing on it.`);
+    }
+  }
+}
+
+function fillRow(row, lesson, { id, name }, found, editor) {
+  const examples = lesson.of(id);
+  const input = row.querySelector("input[type=text]");
+  if (document.activeElement !== input) input.value = name;
+  row.querySelector(".count > span").textContent = examples.length === 1 ? "1 drawing" : `${examples.length} drawings`;
+  const remove = row.querySelector(".remove");
+  remove.setAttribute("aria-label", `Remove the class ${name}`);
+  remove.hidden = lesson.classes.length <= 2;
+  row.querySelector("input[type=file]").setAttribute("aria-label", `Add pictures to ${name}`);
+  const tiles = row.querySelector(".tiles");
+  if (!examples.length) {
+    const nothing = document.createElement("p");
+    nothing.className = "nothing";
+    nothing.textContent = "Nothing yet. Draw one, or drop pictures here.";
+    return tiles.replaceChildren(nothing);
+  }
+  tiles.replaceChildren(...examples.map((one, i) => tile(lesson, one, i, found, editor)));
+}
+
+function tile(lesson, example, i, found, editor) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "tile";
+  made.id = `tile-${example.id}`;
+  made.innerHTML = `<canvas width="64" height="64"></canvas><span class="meter"><i></i></span>
+    <span class="visually-hidden who"></span><span class="trust"></span><span class="visually-hidden like"></span><span class="guess"></span>`;
+  paintExample(made.querySelector("canvas"), example);
+  const judged = found.judged?.get(example.id);
+  const percent = judged?.trust == null ? null : Math.round(100 * judged.trust);
+  const doubted = isDoubted(example, found.judged);
+  made.classList.toggle("doubted", doubted);
+  made.classList.toggle("unused", Boolean(judged && judged.used.includes(false)));
+  made.querySelector(".meter i").style.transform = `scaleX(${percent === null ? 0 : percent / 100})`;
+  made.querySelector(".trust").textContent = percent === null ? (judged ? "alone" : "…") : `${percent} %`;
+  made.querySelector(".guess").textContent = doubted ? `${lesson.nameOf(judged.suggested)}?` : "";
+  made.querySelector(".who").textContent = `${lesson.nameOf(example.label)} ${i + 1}, trust `;
+  made.querySelector(".like").textContent = doubted ? ", looks like " : "";
+  made.addEventListener("click", () => editor.open(example.id));
+  return made;
+}

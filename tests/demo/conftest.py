@@ -1,0 +1,44 @@
+"""One server and one browser for all tests of the page."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from demo_server import Served, make_run, start, stop
+
+CHROMIUM = shutil.which("chromium")
+ARGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="session")
+def live_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of two runs under the root that the server was given."""
+    root = tmp_path_factory.mktemp("runs")
+    make_run(root / "first")
+    make_run(root / "deeper" / "second")
+    return root / "first"
+
+
+@pytest.fixture(scope="session")
+def served(live_run: Path) -> Iterator[Served]:
+    found = start("--runs", str(live_run.parent))
+    yield found
+    stop(found)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        reason = "there is no chromium"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield found
+        found.close()

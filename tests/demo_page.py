@@ -1,0 +1,94 @@
+"""What a person does on the page, by a real browser."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from playwright.sync_api import Locator, Page
+
+Stroke = list[tuple[float, float]]
+PATIENCE = 60_000
+"""Milliseconds that a computation may take on a busy machine."""
+
+
+def circle(rng: np.random.Generator) -> list[Stroke]:
+    (x, y), (a, b) = rng.uniform(0.45, 0.55, 2), rng.uniform(0.22, 0.36, 2)
+    start = rng.uniform(0, 6)
+    turns = np.linspace(start, start + 2 * math.pi, 16)
+    return [[(x + a * math.cos(t), y + b * math.sin(t)) for t in turns]]
+
+
+def cross(rng: np.random.Generator) -> list[Stroke]:
+    ends = np.array([[[0.2, 0.2], [0.8, 0.8]], [[0.8, 0.2], [0.2, 0.8]]]) + rng.uniform(-0.07, 0.07, size=(2, 2, 2))
+    return [[(float(x), float(y)) for x, y in stroke] for stroke in ends]
+
+
+def square(rng: np.random.Generator) -> list[Stroke]:
+    return [corners(rng, [(0.2, 0.2), (0.8, 0.2), (0.8, 0.8), (0.2, 0.8)])]
+
+
+def triangle(rng: np.random.Generator) -> list[Stroke]:
+    return [corners(rng, [(0.5, 0.2), (0.8, 0.8), (0.2, 0.8)])]
+
+
+def corners(rng: np.random.Generator, places: list[tuple[float, float]]) -> Stroke:
+    moved = [(float(x + a), float(y + b)) for (x, y), (a, b) in zip(places, rng.uniform(-0.06, 0.06, (9, 2)), strict=False)]
+    return [*moved, moved[0]]
+
+
+def draw(page: Page, pad: str, strokes: Sequence[Stroke]) -> None:
+    """With the mouse."""
+    canvas = page.locator(f"#{pad}-pad canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    for stroke in strokes:
+        places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+        page.mouse.move(*places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(*place)
+        page.mouse.up()
+
+
+def teach(page: Page, label: str, strokes: Sequence[Stroke]) -> None:
+    draw(page, "teach", strokes)
+    page.locator("#teach-labels").get_by_role("button", name=label, exact=True).click()
+
+
+def try_out(page: Page, label: str, strokes: Sequence[Stroke]) -> None:
+    draw(page, "test", strokes)
+    page.locator("#test-labels").get_by_role("button", name=label, exact=True).click()
+
+
+def learnt(page: Page) -> None:
+    """Until all examples have been judged."""
+    page.wait_for_function(
+        """() => {
+          const shown = [...document.querySelectorAll('.tile .trust')].map((one) => one.textContent);
+          return shown.length && !shown.includes('…') && !document.querySelector('#draw[aria-busy]');
+        }""",
+        timeout=PATIENCE,
+    )
+
+
+def scores(page: Page, tests: int) -> list[int]:
+    """How many tests each side has right, once all have been answered."""
+    page.wait_for_function(
+        f"""() => {{
+          const scores = [...document.querySelectorAll('.score')].map((one) => one.textContent);
+          return scores.every((text) => text.includes(' of {tests} ')) && !document.querySelector('#draw[aria-busy]');
+        }}""",
+        timeout=PATIENCE,
+    )
+    return [int(text.split()[0]) for text in page.locator(".score").all_text_contents()]
+
+
+def tile(page: Page, label: str, number: int) -> Locator:
+    return page.get_by_role("button", name=f"{label} {number},")
+
+
+def opened(page: Page, address: str, view: str = "draw") -> Page:
+    page.set_default_timeout(PATIENCE)
+    page.goto(f"{address}#{view}")
+    return page
