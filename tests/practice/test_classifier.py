@@ -194,3 +194,12 @@ def test_pictures_use_the_pretrained_backbone(tmp_path: Path) -> None:
     classifier = FewShotClassifier().fit(paths, labels)
     assert classifier.n_features_in_ == 1280
     assert classifier.predict(paths).tolist() == labels
+
+
+def test_the_rate_of_rejection_may_be_a_number_of_numpy(tmp_path: Path) -> None:
+    data, rate = blobs(), np.float32(0.1)
+    classifier = FewShotClassifier(reject=rate).fit(data.x, data.y)
+    classifier.save(tmp_path / "model.safetensors")
+    loaded = FewShotClassifier.load(tmp_path / "model.safetensors")
+    assert loaded.reject == pytest.approx(0.1)
+    assert (loaded.predict(data.x) == classifier.predict(data.x)).all()

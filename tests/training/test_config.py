@@ -93,7 +93,7 @@ WRONG: list[tuple[Callable[[], object], str, str]] = [
             evaluation=EvalConfig(shots=(5, 1), support_noise="symmetric", support_rate=0.2),
         ),
         "evaluation.support_rate",
-        "0.2 of 1 shots is less than one wrong label",
+        "0.2 is less than one wrong label per class with 1 per class",
     ),
     (
         lambda: Experiment(data=CifarFs(), task=TaskConfig(5, 2), noise=NoiseConfig("mixed")),

@@ -142,8 +142,9 @@ class FewShotClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         check_is_fitted(self)
         saved, image_format = self.backbone_.saved(), self.backbone_.image_format
         backbone = saved.description["kind"] if saved else type(self.backbone_).__name__
+        rate = None if self.reject is None else float(self.reject)
         pixels = f", {image_format.size} x {image_format.size} pixels" if image_format else ""
-        return make_card(self.learnt_, [*map(str, self.classes_)], backbone + pixels, self.reject, samples)
+        return make_card(self.learnt_, [*map(str, self.classes_)], backbone + pixels, rate, samples)
 
     def save(self, path: str | Path, card: Card | None = None) -> None:
         """Write all of it to one file, together with its card."""

@@ -109,7 +109,7 @@ def _metadata(classifier: FewShotClassifier) -> dict[str, str]:
         about["size"] = image_format.size
         about["resize"] = "the whole image, bicubic as in Pillow, to size x size, without keeping its proportions"
     if classifier.reject is not None:
-        about |= {"reject": classifier.reject, "unknown": str(classifier.unknown_)}
+        about |= {"reject": float(classifier.reject), "unknown": str(classifier.unknown_)}
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in about.items()}
 
 

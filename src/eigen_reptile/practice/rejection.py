@@ -10,6 +10,7 @@ with its own score, because it is as far from them as they are from it.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -52,7 +53,7 @@ def check_rate(reject: Any, samples: int) -> None:
     """ConfigError if this false-alarm rate is none, or cannot be attained with this number of samples."""
     if reject is None:
         return
-    if isinstance(reject, bool) or not isinstance(reject, int | float) or not 0 < reject < 1:
+    if isinstance(reject, bool) or not isinstance(reject, int | float | np.floating) or not 0 < reject < 1:
         raise ConfigError(f"`reject` must be None or a false-alarm rate between 0 and 1, not {reject!r}")
     if 1 / (samples + 1) > reject:
         raise ConfigError(
