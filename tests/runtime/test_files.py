@@ -86,7 +86,7 @@ def test_a_temporary_file_that_vanishes_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process takes it for a leftover."""
-    lock, removed = fcntl.flock, []
+    lock, removed = fcntl.flock, list[Path]()
 
     def remove_and_lock(descriptor: int, operation: int) -> None:
         if not removed:
