@@ -14,7 +14,7 @@ from pathlib import Path
 from siege import command
 from siege.case import Attack, BrokenPromiseError, Limits, Part, Prepare
 from siege.file_events import at_change, fail_with, install
-from siege.victims import Victim, Victims
+from siege.victims import Victim, Victims, by_folder
 
 ALWAYS = 1 << 60
 TMPFS_BYTES = (1 << 12, 1 << 19)
@@ -39,11 +39,21 @@ Fault = Callable[[Victim, random.Random, Path], Callable[[], None]]
 
 
 def _with_fault(victims: Victims, name: str, fault: Fault) -> Attack:
-    return partial(_attack, victims[name], fault)
+    return partial(_attack, _victim(victims, name), fault)
 
 
 def _on_full_disk(victims: Victims, name: str) -> Attack:
-    return partial(_full_disk, victims[name])
+    return partial(_full_disk, _victim(victims, name))
+
+
+def _victim(victims: Victims, name: str) -> Victim:
+    """The command. If one picture cannot be moved, the others are, and what they leave or take decides its new name."""
+    victim = victims[name]
+    if name != "move pictures":
+        return victim
+    return victim._replace(
+        expected=by_folder(victim.expected), outcome=lambda folder: by_folder(victim.outcome(folder))
+    )
 
 
 def _attack(victim: Victim, fault: Fault, rng: random.Random, folder: Path) -> str:

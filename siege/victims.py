@@ -228,6 +228,14 @@ def digests(pattern: str) -> Callable[[Path], Any]:
     return contents
 
 
+def by_folder(files: Mapping[str, str]) -> dict[str, list[str]]:
+    """The contents in each folder, whatever the names of the files."""
+    folders: dict[str, list[str]] = {}
+    for path, content in files.items():
+        folders.setdefault(path.rpartition("/")[0], []).append(content)
+    return {folder: sorted(contents) for folder, contents in folders.items()}
+
+
 def _path(file: Path) -> str:
     """A path without the digest in the name of a cache entry, which depends on when the images were written."""
     return "/".join((*(part.partition("-")[0] for part in file.parts[:-1]), file.name))

@@ -18,6 +18,7 @@ from siege.case import BrokenPromiseError, Limits, Part
 from siege.command import Printed
 from siege.concurrency import IN_USE, check_refusal
 from siege.mutate import damage_file, encoded_json, mutated
+from siege.victims import by_folder
 
 ROOT = Path(__file__).parents[2]
 SHORT = {"kills": 1, "corruption": 2, "readers": 95, "commands": 3, "concurrency": 1, "disks": 1, "workers": 1}
@@ -184,6 +185,13 @@ def test_damage_is_determined_by_its_generator(tmp_path: Path) -> None:
         assert encoded_json(random.Random(seed), value) == encoded_json(random.Random(seed), value)
     assert value == {"a": [1, {"b": None}], "c": "text"}
     assert sum(mutated(random.Random(seed), data) != data for seed in range(50)) > 40
+
+
+def test_pictures_may_have_other_names_but_no_other_folder() -> None:
+    before = {"cat/0.png": "a", "cat/1.png": "b", "dog/0.png": "c"}
+    assert by_folder(before) == by_folder({"cat/0-1.png": "b", "cat/1.png": "a", "dog/0.png": "c"})
+    assert by_folder(before) != by_folder({"cat/0.png": "a", "dog/1.png": "b", "dog/0.png": "c"})
+    assert by_folder(before) != by_folder({"cat/0.png": "a", "cat/1.png": "a", "dog/0.png": "c"})
 
 
 def test_files_are_damaged_in_every_way(tmp_path: Path) -> None:
