@@ -32,7 +32,9 @@ def check_support_noise(kind: SupportNoise, rate: float, way: int, shots: int, n
     many samples of a label as the true one. `name` is the field of the rate."""
     wrong = wrong_count(rate, shots)
     if rate > 0 and wrong == 0:
-        raise ConfigError(f"`{name}` {rate:g} is less than one wrong label per class with {shots} per class: use more shots")
+        raise ConfigError(
+            f"`{name}` {rate:g} is less than one wrong label per class with {shots} per class: use more shots"
+        )
     from_one_class = {"symmetric": -(-wrong // (way - 1)), "paired": wrong}.get(kind, 0)
     if shots - wrong <= from_one_class:
         raise ConfigError(

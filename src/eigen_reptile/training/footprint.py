@@ -52,8 +52,8 @@ def evaluation_bytes(exp: Experiment, d: int, sample: tuple[int, ...], tasks: Se
 
 
 def _parameter_bytes(exp: Experiment, d: int) -> int:
-    """Bytes of the parameters and of the state of the inner optimiser, which is as large."""
-    return 2 * len(exp.replicas) * d * exp.dtype.itemsize
+    """Bytes of the parameters, and of what is as large: the inner optimiser's state, a gradient and an update."""
+    return 4 * len(exp.replicas) * d * exp.dtype.itemsize
 
 
 def _task_bytes(exp: Experiment, sample: tuple[int, ...], task: TaskShape) -> int:

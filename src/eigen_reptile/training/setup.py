@@ -95,8 +95,15 @@ def set_up(
     if trains and exp.task.epochs:
         require_finite(banks.train)
     training = TaskShape(exp.task.way, exp.task.shots, exp.task.queries)
-    compiler = _compiler(exp, place)
+    if not exp.task.epochs and trains:
+        training = banks.train.feasible_shape(training)
     shapes = [TaskShape(exp.tested_way, shots, exp.evaluation.queries) for shots in exp.evaluation.shots]
+    validation, tests = banks.validation.feasible_shape(shapes[0]), [*map(banks.test.feasible_shape, shapes)]
+    sizes = exp, count_parameters(exp, banks.train.shape, exp.task.way), banks.train.shape
+    if trains:
+        check_footprint("training", training_bytes(*sizes, training))
+    check_footprint("evaluation", evaluation_bytes(*sizes, (validation, *tests)))
+    compiler = _compiler(exp, place)
     network = build_network(exp, banks.train.shape, place, exp.task.way, compiler)
     setup = Setup(
         exp=exp,
@@ -108,15 +115,11 @@ def set_up(
         flipper=flipper,
         device=place,
         workers=workers,
-        training=training if exp.task.epochs or not trains else banks.train.feasible_shape(training),
-        validation=banks.validation.feasible_shape(shapes[0]),
-        tests=tuple(banks.test.feasible_shape(shape) for shape in shapes),
+        training=training,
+        validation=validation,
+        tests=tuple(tests),
     )
     _check_outliers(setup)
-    sizes = exp, setup.network.module.d, banks.train.shape
-    if trains:
-        check_footprint("training", training_bytes(*sizes, setup.training))
-    check_footprint("evaluation", evaluation_bytes(*sizes, (setup.validation, *setup.tests)))
     return setup
 
 
