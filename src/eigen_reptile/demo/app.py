@@ -15,7 +15,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from eigen_reptile.demo.protocol import Ask, Bounded, Fit, Learn, Lesson, Open, Save
+from eigen_reptile.demo.protocol import Ask, Fit, Learn, Open, Save
 from eigen_reptile.demo.worker import BusyError, Job, Worker
 
 STATIC = files(__package__) / "static"
@@ -48,9 +48,9 @@ class Workers:
             raise HTTPException(429, "too many people are drawing: please try again in a moment") from error
 
 
-def _place(task: Bounded, count: int) -> int:
-    lesson = task.lesson if isinstance(task, Learn | Ask) else None
-    return crc32(lesson.model_dump_json().encode()) % count if isinstance(lesson, Lesson) else 0
+def _place(task: Learn | Ask | Fit, count: int) -> int:
+    """Always the same for one lesson."""
+    return 0 if isinstance(task, Fit) else crc32(task.lesson.model_dump_json().encode()) % count
 
 
 def make_app(runs: Path | None) -> FastAPI:
@@ -147,7 +147,10 @@ def _add_runs(app: FastAPI, root: Path | None) -> None:
             return {"root": None, "runs": []}
         from eigen_reptile.demo.runs import described, find_runs
 
-        return {"root": str(root), "runs": [described(name, folder) for name, folder in find_runs(root).items()]}
+        return {
+            "root": root.resolve().name,
+            "runs": [described(name, folder) for name, folder in find_runs(root).items()],
+        }
 
     @app.get("/api/runs/live")
     async def live(run: str) -> Response:

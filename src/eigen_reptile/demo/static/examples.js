@@ -83,7 +83,6 @@ function tile(lesson, example, i, found, editor) {
   const percent = judged?.trust == null ? null : Math.round(100 * judged.trust);
   const doubted = isDoubted(example, found.judged);
   made.classList.toggle("doubted", doubted);
-  made.classList.toggle("unused", Boolean(judged && judged.used.includes(false)));
   made.querySelector(".meter i").style.transform = `scaleX(${percent === null ? 0 : percent / 100})`;
   made.querySelector(".trust").textContent = percent === null ? (judged ? "alone" : "…") : `${percent} %`;
   made.querySelector(".guess").textContent = doubted ? `${lesson.nameOf(judged.suggested)}?` : "";
