@@ -212,7 +212,7 @@ def test_pictures_are_dropped(page: Page, tmp_path: Path) -> None:
     (tmp_path / "no picture.png").write_bytes(b"nothing")
     page.locator("[data-class] input[type=file]").first.set_input_files([*tmp_path.glob("*.png")])
     expect(page.locator(".tile")).to_have_count(2)
-    expect(page.locator("#notice")).to_contain_text("no picture.png is not a picture")
+    expect(page.locator("#notice")).to_contain_text("no picture.png cannot be read")
     drawings = page.evaluate(
         "JSON.parse(localStorage.getItem('eigen-reptile drawings')).examples.map((one) => one.drawing)"
     )
