@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from safetensors.numpy import save_file
+
 SECONDS = 60
 
 
@@ -52,4 +55,12 @@ def make_run(folder: Path, slowness: float = 1.0) -> None:
         lines.append({"kind": "train", "step": step, "length": 0.5 + learnt + shaken, **measures})
         if step % 100 == 0:
             lines.append({"kind": "validation", "step": step, "score": 0.5 + 0.4 * learnt + shaken})
+    images = np.tile(np.arange(4, dtype=np.uint8)[:, None, None, None] * 60, (1, 1, 8, 8))
+    task = {
+        "support": images[:2],
+        "query": images,
+        "query_y": np.array([0, 0, 1, 1]),
+        "predicted": np.array([0, 1, 1, -1]),
+    }
+    save_file(task, folder / "example.safetensors")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

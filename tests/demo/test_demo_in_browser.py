@@ -243,6 +243,10 @@ def test_sine(context: BrowserContext, served: Served) -> None:
 def test_runs_are_live(context: BrowserContext, served: Served, live_run: Path) -> None:
     page = opened(context.new_page(), served.address, "runs")
     page.get_by_role("checkbox", name="first").check()
+    expect(page.get_by_role("img", name="Query of class 1, taken for class 2", exact=True).first).to_be_visible(
+        timeout=PATIENCE
+    )
+    expect(page.get_by_role("img", name="Query of class 2, taken for nothing", exact=True).first).to_be_visible()
     line = page.get_by_role("img", name="Explained variance ratio of the main direction").locator("polyline").first
     expect(line).to_have_count(1)
     points = (line.get_attribute("points") or "").split()

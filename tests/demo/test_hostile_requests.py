@@ -128,7 +128,8 @@ def chunked(served: Served, count: int) -> int:
     ],
 )
 def test_only_runs_of_the_list_are_shown(served: Served, name: str) -> None:
-    assert ask(served, f"/api/runs/live?run={quote(name)}")[0] == 404
+    for view in ("live", "example"):
+        assert ask(served, f"/api/runs/{view}?run={quote(name)}")[0] == 404
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,16 @@ class Fit(BaseModel):
     ]
 
 
-Task = Annotated[Learn | Ask | Save | Open | Fit, Field(discriminator="kind")]
+@final
+class Show(BaseModel):
+    """The example task of a run. Only the server asks for this: no request from the page holds a path."""
+
+    model_config = STRICT
+    kind: Literal["show"] = "show"
+    folder: str
+
+
+Task = Annotated[Learn | Ask | Save | Open | Fit | Show, Field(discriminator="kind")]
 """What a worker can be told to compute."""
 
 
@@ -232,6 +241,30 @@ class Curves(BaseModel):
     methods: dict[str, Fitted]
 
 
-Answer = Learnt | Answers | File | Opened | Curves | Failed
+@final
+class ShownQuery(BaseModel):
+    """A query, and the class that the run has predicted for it; None if it predicted nothing."""
+
+    picture: str
+    predicted: int | None
+
+
+@final
+class ShownClass(BaseModel):
+    """A class by one of its support images, and its queries."""
+
+    support: str
+    queries: list[ShownQuery]
+
+
+@final
+class Shown(BaseModel):
+    """The answer to `Show`; no classes if the run has stored no task."""
+
+    kind: Literal["shown"] = "shown"
+    classes: list[ShownClass]
+
+
+Answer = Learnt | Answers | File | Opened | Curves | Shown | Failed
 Message = Annotated[Progress | Answer, Field(discriminator="kind")]
 """What a worker says."""
