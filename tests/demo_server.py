@@ -1,5 +1,6 @@
 """`eigen-reptile demo` in a process of its own, as a user would start it."""
 
+import base64
 import json
 import math
 import os
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import save_file
+
+from hand_drawings import queries
 
 SECONDS = 60
 
@@ -55,12 +58,7 @@ def make_run(folder: Path, slowness: float = 1.0) -> None:
         lines.append({"kind": "train", "step": step, "length": 0.5 + learnt + shaken, **measures})
         if step % 100 == 0:
             lines.append({"kind": "validation", "step": step, "score": 0.5 + 0.4 * learnt + shaken})
-    images = np.tile(np.arange(4, dtype=np.uint8)[:, None, None, None] * 60, (1, 1, 8, 8))
-    task = {
-        "support": images[:2],
-        "query": images,
-        "query_y": np.array([0, 0, 1, 1]),
-        "predicted": np.array([0, 1, 1, -1]),
-    }
-    save_file(task, folder / "example.safetensors")
+    images = np.stack([np.frombuffer(base64.b64decode(one), dtype=np.uint8).reshape(1, 28, 28) for one in queries(4)])
+    labels = {"query_y": np.repeat([0, 1], 4), "predicted": np.array([0, 1, 0, 0, 1, 1, 1, -1])}
+    save_file({"support": images[[0, 4]], "query": images, **labels}, folder / "example.safetensors")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
