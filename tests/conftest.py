@@ -21,6 +21,8 @@ with hooked("eigen_reptile"):
     import eigen_reptile.cli.experiments
     import eigen_reptile.cli.inspect
     import eigen_reptile.cli.listing
+    import eigen_reptile.demo.compute
+    import eigen_reptile.demo.model_files
     import eigen_reptile.practice.backbones
     import eigen_reptile.practice.image_folder
     import eigen_reptile.report.pages  # which the command line imports only where it draws

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from playwright.sync_api import Locator, Page
@@ -32,8 +33,16 @@ def triangle(rng: np.random.Generator) -> list[Stroke]:
 
 
 def corners(rng: np.random.Generator, places: list[tuple[float, float]]) -> Stroke:
-    moved = [(float(x + a), float(y + b)) for (x, y), (a, b) in zip(places, rng.uniform(-0.06, 0.06, (9, 2)), strict=False)]
+    moved = [
+        (float(x + a), float(y + b)) for (x, y), (a, b) in zip(places, rng.uniform(-0.06, 0.06, (9, 2)), strict=False)
+    ]
     return [*moved, moved[0]]
+
+
+def dense(stroke: Stroke, pieces: int = 8) -> Stroke:
+    """With more points on each line, as a mouse that is moved slowly reports them."""
+    shares = np.linspace(0, 1, pieces, endpoint=False)
+    return [*[(a + (c - a) * t, b + (d - b) * t) for (a, b), (c, d) in pairwise(stroke) for t in shares], stroke[-1]]
 
 
 def draw(page: Page, pad: str, strokes: Sequence[Stroke]) -> None:

@@ -1,11 +1,19 @@
 """`eigen-reptile demo` in a process of its own, as a user would start it."""
 
+import base64
+import json
+import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from hand_drawings import queries
 
 SECONDS = 60
 
@@ -34,14 +42,23 @@ def stop(served: Served) -> None:
     served.process.communicate(timeout=SECONDS)
 
 
-def make_run(folder: Path) -> None:
+def make_run(folder: Path, slowness: float = 1.0) -> None:
     """A run folder with the metrics of a training that has not finished."""
     folder.mkdir(parents=True)
-    config = '{"method": {"kind": "EigenReptile"}, "data": {"kind": "Glyphs"}, "meta": {"steps": 100}}'
-    (folder / "config.json").write_text(config)
-    lines = [
-        f'{{"kind": "train", "step": {step}, "length": {1 + step / 50}, "explained_variance_ratio": {0.5 + step / 400}, '
-        f'"cosine_to_reptile": {0.9 - step / 500}}}'
-        for step in range(10, 101, 10)
-    ]
-    (folder / "metrics.jsonl").write_text("\n".join([*lines, '{"kind": "validation", "step": 50, "score": 0.7}']) + "\n")
+    config = {"method": {"kind": "EigenReptile"}, "data": {"kind": "Glyphs"}, "meta": {"steps": 1000}}
+    (folder / "config.json").write_text(json.dumps(config))
+    lines = []
+    for step in range(20, 801, 20):
+        learnt = 1 - math.exp(-step / (200 * slowness))
+        shaken = 0.02 * math.sin(step * slowness)
+        measures = {
+            "explained_variance_ratio": 0.6 + 0.2 * learnt + shaken,
+            "cosine_to_reptile": 0.97 - 0.1 * learnt + shaken,
+        }
+        lines.append({"kind": "train", "step": step, "length": 0.5 + learnt + shaken, **measures})
+        if step % 100 == 0:
+            lines.append({"kind": "validation", "step": step, "score": 0.5 + 0.4 * learnt + shaken})
+    images = np.stack([np.frombuffer(base64.b64decode(one), dtype=np.uint8).reshape(1, 28, 28) for one in queries(4)])
+    labels = {"query_y": np.repeat([0, 1], 4), "predicted": np.array([0, 1, 0, 0, 1, 1, 1, -1])}
+    save_file({"support": images[[0, 4]], "query": images, **labels}, folder / "example.safetensors")
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

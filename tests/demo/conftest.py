@@ -22,7 +22,7 @@ def live_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of two runs under the root that the server was given."""
     root = tmp_path_factory.mktemp("runs")
     make_run(root / "first")
-    make_run(root / "deeper" / "second")
+    make_run(root / "deeper" / "second", slowness=1.8)
     return root / "first"
 
 

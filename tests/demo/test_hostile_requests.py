@@ -112,15 +112,36 @@ def chunked(served: Served, count: int) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    ["..", "../..", "/etc", "first/..", "first/../first", "%2e%2e", "deeper", "first\0", "nothing", "", "FIRST", "./first"],
+    [
+        "..",
+        "../..",
+        "/etc",
+        "first/..",
+        "first/../first",
+        "%2e%2e",
+        "deeper",
+        "first\0",
+        "nothing",
+        "",
+        "FIRST",
+        "./first",
+    ],
 )
 def test_only_runs_of_the_list_are_shown(served: Served, name: str) -> None:
-    assert ask(served, f"/api/runs/live?run={quote(name)}")[0] == 404
+    for view in ("live", "example"):
+        assert ask(served, f"/api/runs/{view}?run={quote(name)}")[0] == 404
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/", "/static//etc/passwd", "/etc/passwd"],
+    [
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static/",
+        "/static//etc/passwd",
+        "/etc/passwd",
+    ],
 )
 def test_nothing_but_the_page_is_served(served: Served, path: str) -> None:
     with socket.create_connection(("127.0.0.1", served.port), timeout=60) as stream:
@@ -132,7 +153,13 @@ def test_nothing_but_the_page_is_served(served: Served, path: str) -> None:
 def test_other_sites_are_refused(served: Served) -> None:
     own = f"127.0.0.1:{served.port}"
     body = {"points": [[0, 1], [1, 0]]}
-    for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1", f"127.0.0.1.evil.example:{served.port}", ""):
+    for host in (
+        "evil.example",
+        f"evil.example:{served.port}",
+        "127.0.0.1",
+        f"127.0.0.1.evil.example:{served.port}",
+        "",
+    ):
         assert ask(served, "/", Host=host)[0] == 421
     assert ask(served, "/", Host=f"localhost:{served.port}")[0] == 200
     assert ask(served, "/api/fit", body, Origin="http://evil.example")[0] == 403
@@ -162,7 +189,9 @@ def test_more_tasks_than_can_wait(served: Served) -> None:
     def one(number: int) -> None:
         content = lesson(each=1)
         content["classes"] = ["circle", f"cross {number}"]
-        found.append(ask(served, "/api/ask", {"lesson": content, "methods": ["trust"], "steps": 0, "drawings": queries(1)}))
+        found.append(
+            ask(served, "/api/ask", {"lesson": content, "methods": ["trust"], "steps": 0, "drawings": queries(1)})
+        )
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(150)]
     for thread in threads:

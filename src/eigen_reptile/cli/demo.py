@@ -4,7 +4,6 @@ import signal
 import threading
 import webbrowser
 from collections.abc import Sequence
-from pathlib import Path
 
 from eigen_reptile.cli.arguments import parse
 from eigen_reptile.cli.demo_options import DemoOptions

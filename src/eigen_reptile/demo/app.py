@@ -15,7 +15,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from eigen_reptile.demo.protocol import Ask, Bounded, Fit, Learn, Lesson, Open, Save
+from eigen_reptile.demo.protocol import Ask, Fit, Learn, Open, Save, Show
 from eigen_reptile.demo.worker import BusyError, Job, Worker
 
 STATIC = files(__package__) / "static"
@@ -39,18 +39,18 @@ class Workers:
     def create() -> "Workers":
         return Workers(tuple(Worker(WAITING, SECONDS) for _ in range(2)), Worker(WAITING, SLOW_SECONDS))
 
-    def submit(self, task: Learn | Ask | Save | Open | Fit) -> Job:
+    def submit(self, task: Learn | Ask | Save | Open | Fit | Show) -> Job:
         """Give a task to the worker that has learnt its lesson before; HTTPException 429 if the queue is full."""
-        worker = self.slow if isinstance(task, Save | Open) else self.live[_place(task, len(self.live))]
+        worker = self.slow if isinstance(task, Save | Open | Show) else self.live[_place(task, len(self.live))]
         try:
             return worker.submit(task.model_dump_json().encode())
         except BusyError as error:
             raise HTTPException(429, "too many people are drawing: please try again in a moment") from error
 
 
-def _place(task: Bounded, count: int) -> int:
-    lesson = task.lesson if isinstance(task, Learn | Ask) else None
-    return crc32(lesson.model_dump_json().encode()) % count if isinstance(lesson, Lesson) else 0
+def _place(task: Learn | Ask | Fit, count: int) -> int:
+    """Always the same for one lesson."""
+    return 0 if isinstance(task, Fit) else crc32(task.lesson.model_dump_json().encode()) % count
 
 
 def make_app(runs: Path | None) -> FastAPI:
@@ -68,7 +68,7 @@ def make_app(runs: Path | None) -> FastAPI:
     app.exception_handler(RequestValidationError)(_refuse)
     _add_page(app, workers)
     _add_tasks(app, workers)
-    _add_runs(app, runs)
+    _add_runs(app, runs, workers)
     return app
 
 
@@ -140,20 +140,34 @@ async def _events(job: Job) -> AsyncIterator[str]:
         yield f"event: {message.kind}\ndata: {message.model_dump_json()}\n\n"
 
 
-def _add_runs(app: FastAPI, root: Path | None) -> None:
+def _add_runs(app: FastAPI, root: Path | None, workers: Workers) -> None:
     @app.get("/api/runs")
     def list_runs() -> dict[str, Any]:
         if root is None:
             return {"root": None, "runs": []}
         from eigen_reptile.demo.runs import described, find_runs
 
-        return {"root": str(root), "runs": [described(name, folder) for name, folder in find_runs(root).items()]}
+        return {
+            "root": root.resolve().name,
+            "runs": [described(name, folder) for name, folder in find_runs(root).items()],
+        }
 
-    @app.get("/api/runs/live")
-    async def live(run: str) -> Response:
-        from eigen_reptile.demo.runs import find_runs, follow
+    async def folder_of(run: str) -> Path:
+        """Looked up in the list: no path comes from a request."""
+        from eigen_reptile.demo.runs import find_runs
 
         folder = None if root is None else (await asyncio.to_thread(find_runs, root)).get(run)
         if folder is None:
             raise HTTPException(404, "there is no such run")
-        return StreamingResponse(follow(folder), media_type="text/event-stream")
+        return folder
+
+    @app.get("/api/runs/live")
+    async def live(run: str) -> Response:
+        from eigen_reptile.demo.runs import follow
+
+        return StreamingResponse(follow(await folder_of(run)), media_type="text/event-stream")
+
+    @app.get("/api/runs/example")
+    async def example(run: str) -> Response:
+        found = await workers.submit(Show(folder=str(await folder_of(run)))).answer()
+        return Response(found.model_dump_json(), 422 if found.kind == "failed" else 200, media_type="application/json")

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from eigen_reptile.demo.curve import fit_curves
 from eigen_reptile.demo.drawing import answer_drawings, learn_lesson
-from eigen_reptile.demo.protocol import Answer, Ask, Failed, Fit, Learn, Message, Open, Progress, Save, Task
+from eigen_reptile.demo.protocol import Answer, Ask, Failed, Fit, Learn, Message, Open, Progress, Save, Show, Task
 from eigen_reptile.errors import ConfigError, DataError, RunError
 
 TASKS: TypeAdapter[Task] = TypeAdapter(Task)
@@ -52,6 +52,10 @@ def compute(task: Task, report: Callable[[float], None]) -> Answer:
             return save_lesson(task) if isinstance(task, Save) else open_lesson(task)
         case Fit():
             return fit_curves(task)
+        case Show():
+            from eigen_reptile.demo.example_task import show_example
+
+            return show_example(task)
 
 
 if __name__ == "__main__":

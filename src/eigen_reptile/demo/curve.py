@@ -37,7 +37,12 @@ def _fitted(request: Fit, name: Regression) -> Fitted:
     initialisation, network = start.initialisation, start.network
     x, y = (torch.tensor(part, dtype=torch.float32)[None, None, :, None] for part in zip(*request.points, strict=True))
     tasks = Tasks(
-        x, y, x[:, :, :0], y[:, :, :0], torch.ones(x.shape[:3], dtype=torch.bool), torch.zeros(1, 1, 1, dtype=torch.long)
+        x,
+        y,
+        x[:, :, :0],
+        y[:, :, :0],
+        torch.ones(x.shape[:3], dtype=torch.bool),
+        torch.zeros(1, 1, 1, dtype=torch.long),
     )
     batches = draw_batches(tasks, STEPS, None, [generator_at(SEED, "batches")])
     theta = initialisation.theta[:, None]

@@ -24,9 +24,9 @@ from eigen_reptile.demo.protocol import (
 from eigen_reptile.demo.shipped import Start, embedding, start_of_drawing
 from eigen_reptile.inner import trajectory
 from eigen_reptile.practice.heads import Head, MeanPrototypes, Trust
-from eigen_reptile.practice.heads.network import INTROSPECTION, same_batches, selected_batches
 from eigen_reptile.practice.learnt import Learnt as LearntHead, learn
-from eigen_reptile.tasks import Tasks
+from eigen_reptile.runtime.rng import generator_at
+from eigen_reptile.tasks import Tasks, draw_batches
 from eigen_reptile.training.query_batches import predict_inductively
 
 REMEMBERED = 24
@@ -46,19 +46,17 @@ class Adapted(NamedTuple):
     start: Start
     tasks: Tasks
     W: Float[Tensor, "rows d"]
-    used: list[bool]
-    """Which examples were in its mini-batches."""
 
 
 def learn_lesson(request: Learn, report: Report) -> Learnt:
     """All methods, one after the other, and the trust in each label."""
-    found = {}
+    found: dict[str, MethodLearnt] = {}
     for number, method in enumerate(request.methods, 1):
         found[method] = _course(request.lesson, method)
         report(number / len(request.methods))
     judged = learnt_head(request.lesson, "trust")
     trust = [None if np.isnan(value) else float(value) for value in judged.trust]
-    return Learnt(methods=dict(found), trust=trust, suggested=judged.suggested.tolist())
+    return Learnt(methods=found, trust=trust, suggested=judged.suggested.tolist())
 
 
 def answer_drawings(request: Ask) -> Answers:
@@ -93,15 +91,13 @@ def adapted_network(lesson: Lesson, method: Method) -> Adapted:
     start, tasks = start_of_drawing(method, len(lesson.classes)), _as_task(lesson)
     network, initialisation = start.network, start.initialisation
     m = len(lesson.examples)
-    batches = same_batches(tasks, MOST_STEPS, min(start.exp.evaluation.batch or m, m), SEED)
-    if method == "eigen-reptile-ispl":
-        batches = selected_batches(INTROSPECTION, network, initialisation, tasks, batches, SEED)
+    size = min(start.exp.evaluation.batch or m, m)
+    batches = draw_batches(tasks, MOST_STEPS, size, [generator_at(SEED, "batches")])
     theta = initialisation.theta[:, None]
     state = initialisation.inner_state.carried(initialisation.inner).for_tasks(1)
     with torch.no_grad():
         W, _ = trajectory(network.gradient, theta, state, tasks.x, batches, initialisation.inner)
-    chosen = set(batches.chosen.flatten().tolist())
-    return Adapted(start, tasks, W[0, 0], [position in chosen for position in range(m)])
+    return Adapted(start, tasks, W[0, 0])
 
 
 def _as_task(lesson: Lesson) -> Tasks:
@@ -122,14 +118,12 @@ def _course(lesson: Lesson, method: Method) -> MethodLearnt:
     if method in HEADS:
         found = learnt_head(lesson, method)
         probabilities = torch.tensor(found.probabilities(found.features))
-        trust = torch.tensor(found.trust)
-        used = ~(trust < 0.5) if method == "trust" else torch.ones_like(labels, dtype=torch.bool)
         loss, accuracy = _score(probabilities.log()[None], labels)
-        return MethodLearnt(loss=loss, accuracy=accuracy, used=used.tolist())
-    start, tasks, W, kept = adapted_network(lesson, method)
+        return MethodLearnt(loss=loss, accuracy=accuracy)
+    start, tasks, W = adapted_network(lesson, method)
     outputs = torch.stack([start.network.output(theta, tasks.x[0, 0]) for theta in W])
     loss, accuracy = _score(outputs.log_softmax(-1), labels)
-    return MethodLearnt(loss=loss, accuracy=accuracy, used=kept)
+    return MethodLearnt(loss=loss, accuracy=accuracy)
 
 
 def _score(log_probabilities: Float[Tensor, "n m way"], labels: Int[Tensor, "m"]) -> tuple[list[float], list[float]]:
@@ -145,7 +139,7 @@ def _probabilities(
     """Of each class, for drawings that share a batch with the examples only, so that none influences another."""
     if method in HEADS:
         return learnt_head(lesson, method).probabilities(features_of(drawings))
-    start, tasks, W, _ = adapted_network(lesson, method)
+    start, tasks, W = adapted_network(lesson, method)
     queries = (torch.tensor(drawings).float() / WHITE)[None, None, :, None]
     with torch.no_grad():
         outputs = predict_inductively(

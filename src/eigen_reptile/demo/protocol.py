@@ -44,28 +44,26 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=40, strip_white
 Coordinate = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
 
 
-class Bounded(BaseModel):
-    """The base of every message."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+STRICT = ConfigDict(strict=True, extra="forbid", frozen=True)
+"""Of what comes from the page: nothing is converted, and nothing is passed over."""
 
 
 @final
-class Example(Bounded):
+class Example(BaseModel):
     """A drawing, and the class that somebody gave it."""
 
+    model_config = STRICT
     drawing: Drawing
     label: Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
 
 
 @final
-class Lesson(Bounded):
+class Lesson(BaseModel):
     """What a method learns from."""
 
+    model_config = STRICT
     classes: Annotated[tuple[Name, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES)]
-    examples: Annotated[
-        tuple[Example, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)
-    ]
+    examples: Annotated[tuple[Example, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)]
 
     @model_validator(mode="after")
     def _is_complete(self) -> "Lesson":
@@ -83,18 +81,20 @@ Methods = Annotated[tuple[Method, ...], Field(strict=False, min_length=1, max_le
 
 
 @final
-class Learn(Bounded):
+class Learn(BaseModel):
     """Learn by one or two methods, and judge every label."""
 
+    model_config = STRICT
     kind: Literal["learn"] = "learn"
     lesson: Lesson
     methods: Methods
 
 
 @final
-class Ask(Bounded):
+class Ask(BaseModel):
     """What the methods say about drawings, after this number of inner steps."""
 
+    model_config = STRICT
     kind: Literal["ask"] = "ask"
     lesson: Lesson
     methods: Methods
@@ -103,26 +103,29 @@ class Ask(Bounded):
 
 
 @final
-class Save(Bounded):
+class Save(BaseModel):
     """The classifier that trusts, as a model file or as an ONNX file; or the drawings, as a ZIP archive of pictures."""
 
+    model_config = STRICT
     kind: Literal["save"] = "save"
     lesson: Lesson
     form: Literal["model", "onnx", "pictures"]
 
 
 @final
-class Open(Bounded):
+class Open(BaseModel):
     """The lesson in a model file."""
 
+    model_config = STRICT
     kind: Literal["open"] = "open"
     file: Annotated[str, StringConstraints(max_length=4 * -(-MOST_MODEL_BYTES // 3))]
 
 
 @final
-class Fit(Bounded):
+class Fit(BaseModel):
     """Fit a curve to points, from the initialisations of two methods."""
 
+    model_config = STRICT
     kind: Literal["fit"] = "fit"
     points: Annotated[
         tuple[Annotated[tuple[Coordinate, Coordinate], Field(strict=False)], ...],
@@ -130,7 +133,16 @@ class Fit(Bounded):
     ]
 
 
-Task = Annotated[Learn | Ask | Save | Open | Fit, Field(discriminator="kind")]
+@final
+class Show(BaseModel):
+    """The example task of a run. Only the server asks for this: no request from the page holds a path."""
+
+    model_config = STRICT
+    kind: Literal["show"] = "show"
+    folder: str
+
+
+Task = Annotated[Learn | Ask | Save | Open | Fit | Show, Field(discriminator="kind")]
 """What a worker can be told to compute."""
 
 
@@ -157,8 +169,6 @@ class MethodLearnt(BaseModel):
     loss: list[float]
     accuracy: list[float]
     """With respect to the given labels."""
-    used: list[bool]
-    """Which examples it has learnt from."""
 
 
 @final
@@ -231,6 +241,30 @@ class Curves(BaseModel):
     methods: dict[str, Fitted]
 
 
-Answer = Learnt | Answers | File | Opened | Curves | Failed
+@final
+class ShownQuery(BaseModel):
+    """A query, and the class that the run has predicted for it; None if it predicted nothing."""
+
+    picture: str
+    predicted: int | None
+
+
+@final
+class ShownClass(BaseModel):
+    """A class by one of its support images, and its queries."""
+
+    support: str
+    queries: list[ShownQuery]
+
+
+@final
+class Shown(BaseModel):
+    """The answer to `Show`; no classes if the run has stored no task."""
+
+    kind: Literal["shown"] = "shown"
+    classes: list[ShownClass]
+
+
+Answer = Learnt | Answers | File | Opened | Curves | Shown | Failed
 Message = Annotated[Progress | Answer, Field(discriminator="kind")]
 """What a worker says."""

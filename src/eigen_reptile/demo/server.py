@@ -29,7 +29,7 @@ def serve(host: str, port: int, runs: Path | None, announce: Callable[[str], Non
         access = Access(host, listener.getsockname()[1], token)
         _allow_connections()
         config = uvicorn.Config(
-            Guard(make_app(runs), access),  # type: ignore[arg-type]
+            Guard(make_app(runs), access),
             log_level="error",
             access_log=False,
             server_header=False,

@@ -102,13 +102,13 @@ def test_introspection_learns_from_other_batches_only_if_it_discards() -> None:
     head = AdaptedNetwork(setup, theta, state)
     network, initialisation = head._for_way(5)
     tasks = head._tasks(support)
-    batches = same_batches(tasks, 4, 10, head.seed)
+    batches = head._batches(tasks, 4, 10)
     keeps_all = replace(INTROSPECTION, gamma=float("inf"))
-    kept = selected_batches(keeps_all, network, initialisation, tasks, batches, head.seed)
+    kept = head._selected(keeps_all, network, initialisation, tasks, batches)
     assert kept.chosen.shape == batches.chosen.shape
     assert sorted(kept.chosen[0, 0, :2].flatten().tolist()) == list(range(20))
     discarding = replace(INTROSPECTION, gamma=1e-6, grown=False)
-    few = selected_batches(discarding, network, initialisation, tasks, batches, head.seed)
+    few = head._selected(discarding, network, initialisation, tasks, batches)
     assert len(set(few.chosen.flatten().tolist())) == 5  # one batch of candidates is always kept
 
 

@@ -144,9 +144,8 @@ export function startDraw() {
 function pair() { return [...new Set(lesson.methods)]; }
 
 function judgement(answer, i) {
-  const used = lesson.methods.map((method) => answer.methods[method]?.used[i] ?? true);
   const classes = lesson.taught;
-  return { trust: answer.trust[i], suggested: classes[answer.suggested[i]]?.id, used };
+  return { trust: answer.trust[i], suggested: classes[answer.suggested[i]]?.id };
 }
 
 function say(text) {

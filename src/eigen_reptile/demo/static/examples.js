@@ -4,6 +4,8 @@ import { MOST_EXAMPLES } from "./lesson.js";
 import { button, isDoubted } from "./parts.js";
 import { paintExample, rasteriseImage, toText } from "./raster.js";
 
+const MOST_BYTES = 30e6; // of a picture
+
 export function showExamples(lesson, found, editor, say) {
   const host = document.getElementById("classes");
   const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
@@ -45,9 +47,10 @@ async function addPictures(lesson, id, files, say) {
   for (const file of [...files].slice(0, MOST_EXAMPLES)) {
     if (lesson.of(id).length >= MOST_EXAMPLES) return say(`A class has at most ${MOST_EXAMPLES} drawings.`);
     try {
+      if (file.size > MOST_BYTES) throw new Error("too large");
       lesson.addExample(id, { drawing: toText(await rasteriseImage(file)) });
     } catch {
-      say(`${file.name} is not a picture that can be read, or there is nothing on it.`);
+      say(`${file.name} cannot be read as a picture, is too large, or has nothing on it.`);
     }
   }
 }
@@ -83,7 +86,6 @@ function tile(lesson, example, i, found, editor) {
   const percent = judged?.trust == null ? null : Math.round(100 * judged.trust);
   const doubted = isDoubted(example, found.judged);
   made.classList.toggle("doubted", doubted);
-  made.classList.toggle("unused", Boolean(judged && judged.used.includes(false)));
   made.querySelector(".meter i").style.transform = `scaleX(${percent === null ? 0 : percent / 100})`;
   made.querySelector(".trust").textContent = percent === null ? (judged ? "alone" : "…") : `${percent} %`;
   made.querySelector(".guess").textContent = doubted ? `${lesson.nameOf(judged.suggested)}?` : "";

@@ -8,7 +8,7 @@ export const MOST_TESTS = 30;
 export const METHODS = {
   reptile: { name: "Reptile", about: "Believes every label.", steps: true },
   "eigen-reptile": { name: "Eigen-Reptile", about: "Believes every label. It starts from another place than Reptile.", steps: true },
-  "eigen-reptile-ispl": { name: "Eigen-Reptile + ISPL", about: "Leaves out drawings that surprise it.", steps: true },
+  "eigen-reptile-ispl": { name: "Eigen-Reptile + ISPL", about: "Believes every label. In its training, surprising ones were left out.", steps: true },
   prototypes: { name: "Prototypes", about: "Compares with the average drawing of each class.", steps: false },
   trust: { name: "Trust", about: "Checks every label against all the others.", steps: false },
 };

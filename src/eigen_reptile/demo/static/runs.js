@@ -21,7 +21,7 @@ const PAGE = `
   <section class="card" aria-labelledby="runs-title"><div class="bar"><h2 id="runs-title">Runs</h2><button class="small" id="look-again">Look again</button></div>
     <p class="hint" id="runs-root"></p><ul class="runlist"></ul></section>
   <section class="card" aria-labelledby="charts-title"><h2 id="charts-title">Metrics</h2><div id="runs-legend"></div>
-    <div class="charts"></div><p class="notice" id="runs-notice" role="status"></p></section>`;
+    <div class="charts"></div><div id="runs-examples"></div><p class="notice" id="runs-notice" role="status"></p></section>`;
 
 const chosen = new Map(); // from the name of a run to its lines and the source of new ones
 
@@ -64,8 +64,9 @@ function choose(name) {
     for (const box of document.querySelectorAll(".runlist input")) box.checked = [...chosen.keys(), name].includes(box.nextSibling.textContent);
   }
   const source = new EventSource(`api/runs/live?run=${encodeURIComponent(name)}`);
-  const run = { lines: [], source };
+  const run = { lines: [], source, example: [] };
   chosen.set(name, run);
+  get(`runs/example?run=${encodeURIComponent(name)}`).then(({ classes }) => { run.example = classes; showExamples(); }, () => {});
   source.addEventListener("restart", () => { run.lines = []; });
   source.addEventListener("lines", (event) => {
     const { lines, finished } = JSON.parse(event.data);
@@ -79,7 +80,34 @@ function choose(name) {
 function leave(name) {
   chosen.get(name)?.source.close();
   chosen.delete(name);
+  showExamples();
   showSoon();
+}
+
+// The test task that a finished run has stored: a support picture of each class, and its queries.
+function showExamples() {
+  const host = document.getElementById("runs-examples");
+  host.replaceChildren(...[...chosen.entries()].filter(([, { example }]) => example.length).map(([name, { example }]) => {
+    const place = document.createElement("section");
+    place.innerHTML = `<h3></h3><p class="hint">A test task: the picture that each class was learnt from, then queries. A frame marks those it got wrong.</p><div class="task"></div>`;
+    place.querySelector("h3").textContent = name;
+    place.querySelector(".task").append(...example.map(({ support, queries }, i) => {
+      const row = document.createElement("div");
+      row.append(picture(support, `Class ${i + 1}`, "support"));
+      row.append(...queries.map((query) => {
+        const isRight = query.predicted === i;
+        return picture(query.picture, `Query of class ${i + 1}, ${isRight ? "right" : `taken for ${query.predicted === null ? "nothing" : `class ${query.predicted + 1}`}`}`, isRight ? "" : "wrong");
+      }));
+      return row;
+    }));
+    return place;
+  }));
+}
+
+function picture(source, alt, kind) {
+  const image = document.createElement("img");
+  Object.assign(image, { src: source, alt, title: alt, className: kind, width: 36, height: 36 });
+  return image;
 }
 
 let frame = 0;

@@ -54,9 +54,9 @@ class AdaptedNetwork(Head):
         config = self.setup.exp.evaluation
         m, steps = support.x.shape[1], config.inner_steps[-1]
         size = m if config.batch is None else min(config.batch, m)
-        batches = same_batches(tasks, steps, size, self.seed)
+        batches = self._batches(tasks, steps, size)
         if self.selector is not None:
-            batches = selected_batches(self.selector, network, initialisation, tasks, batches, self.seed)
+            batches = self._selected(self.selector, network, initialisation, tasks, batches)
         with torch.no_grad():
             theta = next(adapt_in_stages(network, initialisation, tasks, batches, (steps,)))
         return FittedNetwork(network, initialisation, theta, tasks)
@@ -85,6 +85,30 @@ class AdaptedNetwork(Head):
         classes = torch.arange(support.way, device=y.device).expand(1, len(support.y), -1)
         return Tasks(x, y, x[:, :, :0], y[:, :, :0], torch.ones_like(y, dtype=torch.bool), classes)
 
+    def _batches(self, tasks: Tasks, steps: int, size: int) -> Batches:
+        """Mini-batches; all tasks draw with the same random numbers, so that none depends on the others."""
+        by_task = Tasks(*(part.transpose(0, 1) for part in tasks))
+        rngs = [generator_at(self.seed, "batches") for _ in range(tasks.x.shape[1])]
+        return Batches(*(part.transpose(0, 1) for part in draw_batches(by_task, steps, size, rngs)))
+
+    def _selected(
+        self, selector: SampleSelector, network: Network, initialisation: Initialisation, tasks: Tasks, batches: Batches
+    ) -> Batches:
+        """As many mini-batches, of selected samples only, in turn. Candidates come in batches of one for each class."""
+        way, m = tasks.classes.shape[-1], tasks.x.shape[2]
+        inner = replace(initialisation.inner, steps=-(-m // way), batch=way)
+        candidates = self._batches(tasks, selector.batches_to_draw(inner), way)
+        step = torch.zeros((), dtype=torch.long, device=tasks.x.device)
+        theta, state = initialisation.theta, initialisation.inner_state
+        with torch.no_grad():
+            found = selector.select(MetaBatch(network, theta, state, tasks, candidates, inner, step)).batches
+        samples = Batches(*(part.flatten(2, 3) for part in found))
+        steps, size = batches.chosen.shape[2:]
+        turns = (torch.arange(steps * size, device=tasks.x.device) % samples.chosen.shape[2]).expand(
+            1, tasks.x.shape[1], -1
+        )
+        return Batches(*(take_samples(part, turns).unflatten(2, (steps, size)) for part in samples))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -101,34 +125,3 @@ class FittedNetwork(FittedHead):
         with torch.no_grad():
             tasks = self.tasks._replace(query_x=queries)
             return predict_inductively(self.network, self.initialisation.method, self.theta, tasks)[0]
-
-
-def same_batches(tasks: Tasks, steps: int, size: int, seed: int) -> Batches:
-    """Mini-batches; all tasks draw with the same random numbers, so that none depends on the others."""
-    by_task = Tasks(*(part.transpose(0, 1) for part in tasks))
-    rngs = [generator_at(seed, "batches") for _ in range(tasks.x.shape[1])]
-    return Batches(*(part.transpose(0, 1) for part in draw_batches(by_task, steps, size, rngs)))
-
-
-def selected_batches(
-    selector: SampleSelector,
-    network: Network,
-    initialisation: Initialisation,
-    tasks: Tasks,
-    batches: Batches,
-    seed: int,
-) -> Batches:
-    """As many mini-batches, of selected samples only, in turn. Candidates come in batches of one for each class."""
-    way, m = tasks.classes.shape[-1], tasks.x.shape[2]
-    inner = replace(initialisation.inner, steps=-(-m // way), batch=way)
-    candidates = same_batches(tasks, selector.batches_to_draw(inner), way, seed)
-    step = torch.zeros((), dtype=torch.long, device=tasks.x.device)
-    theta, state = initialisation.theta, initialisation.inner_state
-    with torch.no_grad():
-        found = selector.select(MetaBatch(network, theta, state, tasks, candidates, inner, step)).batches
-    samples = Batches(*(part.flatten(2, 3) for part in found))
-    steps, size = batches.chosen.shape[2:]
-    turns = (torch.arange(steps * size, device=tasks.x.device) % samples.chosen.shape[2]).expand(
-        1, tasks.x.shape[1], -1
-    )
-    return Batches(*(take_samples(part, turns).unflatten(2, (steps, size)) for part in samples))
