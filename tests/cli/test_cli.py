@@ -195,12 +195,13 @@ HELP = {
     "predict": ["--csv answers.csv", "Pictures, or folders of which all pictures are taken."],
     "info": ["Show the card of a model", "File of the model."],
     "export": ["eigen-reptile export pets.safetensors --onnx pets.onnx", "probability for each class"],
-    "audit": ["at worst by about half", "Move all files back to where they were before --apply."],
+    "audit": ["by up to a third", "Move all files back to where they were before --apply."],
     "report": ["Folder that is searched for result files"],
     "compare": ["Folder of a finished run.", "Folder of the run whose scores are subtracted."],
     "check": ["compare the checksums of every run and cache", "Folder of a run, of many runs, or of cached data"],
     "data": ["File for the figure of the class-transition matrix.", "Probability of a wrong label (p)."],
     "list": ["Print only warnings and errors."],
+    "demo": ["Everything is computed on this machine", "Folder of run folders"],
 }
 
 
