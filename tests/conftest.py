@@ -1,6 +1,7 @@
 """Shapes in signatures are checked while testing, and only then."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from first_calls import begin_test, hooked
 # The tests run side by side, and so do the processes that they start.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+# Tests send these signals, which nohup and shells make processes in the background ignore.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 with hooked("eigen_reptile"):
     import eigen_reptile
