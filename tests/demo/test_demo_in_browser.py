@@ -223,6 +223,58 @@ def test_pictures_are_dropped(page: Page, tmp_path: Path) -> None:
     assert ink.max() in (22, 23, 24)
 
 
+def photographs(folder: Path, name: str, count: int) -> list[Path]:
+    """Striped or chequered surfaces with noise, each a little different."""
+    from PIL import Image
+
+    rng = np.random.default_rng(len(name))
+    paths = []
+    for number in range(count):
+        x, y = np.meshgrid(np.arange(240) + rng.integers(20), np.arange(200))
+        pattern = (x // 12) % 2 if name == "stripes" else (x // 30 + y // 30) % 2
+        colour = (220, 120, 40) if name == "stripes" else (30, 90, 200)
+        pixels = pattern[..., None] * np.array(colour) + rng.normal(20, 12, (200, 240, 3))
+        paths.append(folder / f"{name} {number}.png")
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(paths[-1])
+    return paths
+
+
+def show_photographs(page: Page, folder: Path) -> None:
+    """Two classes of four; one of the second is put into the first. Then a picture of the second is tested."""
+    stripes, chequers = (photographs(folder, name, 5) for name in ("stripes", "chequers"))
+    for number, (name, paths) in enumerate((("stripes", [*stripes[:4], chequers[0]]), ("chequers", chequers[1:4]))):
+        row = page.locator("#pictures [data-class]").nth(number)
+        row.locator("input[type=text]").fill(name)
+        row.locator("input[type=file]").set_input_files(paths)
+        expect(row.locator(".tile")).to_have_count(len(paths), timeout=PATIENCE)
+    page.locator("#query-file").set_input_files(chequers[4])
+    expect(page.locator("#pictures .answer li.best span")).to_have_text(["chequers", "chequers"], timeout=PATIENCE)
+
+
+def test_photographs(context: BrowserContext, served: Served, tmp_path: Path) -> None:
+    """A wrong label is found; a reload keeps all; the saved model says the same of the files as the page."""
+    page = opened(context.new_page(), served.address, "pictures")
+    expect(page.get_by_role("tab", name="Pictures")).to_be_visible()
+    show_photographs(page, tmp_path)
+    notice = page.locator("#pictures .notice")
+    expect(notice).to_have_text("Probably a wrong label: “stripes” number 5 looks like “chequers”.", timeout=PATIENCE)
+    page.reload()
+    tile(page, "stripes", 5).click()
+    page.locator("#editor-labels").get_by_role("button", name="chequers", exact=True).click()
+    expect(notice).to_have_text("Every label looks right.", timeout=PATIENCE)
+    (tmp_path / "none.png").write_bytes(b"nothing")
+    page.locator("#query-file").set_input_files(tmp_path / "none.png")
+    expect(notice).to_have_text("none.png cannot be read as a picture.")
+    with page.expect_download(timeout=2 * PATIENCE) as download:
+        page.locator("#save-pictures").click()
+    download.value.save_as(tmp_path / "pictures.model")
+    (tmp_path / "none.png").unlink()
+    command = [sys.executable, "-m", "eigen_reptile", "predict", str(tmp_path / "pictures.model"), str(tmp_path)]
+    answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert len(answer["predictions"]) == 10
+    assert all(Path(one["path"]).name.startswith(one["answer"]) for one in answer["predictions"])
+
+
 def test_sine(context: BrowserContext, served: Served) -> None:
     page = opened(context.new_page(), served.address, "sine")
     lines = page.locator("#fit polyline")
@@ -257,8 +309,8 @@ def test_runs_are_live(context: BrowserContext, served: Served, live_run: Path) 
     )
 
 
-@pytest.mark.parametrize("view", ["draw", "sine", "runs"])
-def test_accessibility_and_screenshots(browser: Browser, served: Served, view: str) -> None:
+@pytest.mark.parametrize("view", ["draw", "sine", "runs", "pictures"])
+def test_accessibility_and_screenshots(browser: Browser, served: Served, tmp_path: Path, view: str) -> None:
     """No serious violation in light and dark, wide and narrow; pictures are kept if SCREENSHOTS is set."""
     if not AXE.is_file():
         reason = "AXE does not name axe.min.js"
@@ -266,7 +318,7 @@ def test_accessibility_and_screenshots(browser: Browser, served: Served, view: s
     for width, height in ((1280, 900), (390, 844)):
         with browser.new_context(viewport={"width": width, "height": height}) as context:
             page = opened(context.new_page(), served.address, view)
-            prepare(page, view)
+            prepare(page, view, tmp_path)
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 page.wait_for_timeout(150)
@@ -282,7 +334,7 @@ def test_accessibility_and_screenshots(browser: Browser, served: Served, view: s
                     page.screenshot(path=FIGURES / f"demo-{view}-{width}-{scheme}.png", full_page=True)
 
 
-def prepare(page: Page, view: str) -> None:
+def prepare(page: Page, view: str, folder: Path) -> None:
     """Something to look at."""
     if view == "draw":
         page.locator("#sample").click()
@@ -298,6 +350,10 @@ def prepare(page: Page, view: str) -> None:
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     elif view == "sine":
         expect(page.locator("#fit polyline")).to_have_count(2)
+    elif view == "pictures":
+        show_photographs(page, folder)
+        expect(page.locator(".tile.doubted")).to_have_count(1, timeout=PATIENCE)
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     else:
         page.get_by_role("checkbox", name="first").check()
         expect(page.locator("#runs .chart svg").first).to_be_visible()

@@ -54,9 +54,13 @@ def learn_lesson(request: Learn, report: Report) -> Learnt:
     for number, method in enumerate(request.methods, 1):
         found[method] = _course(request.lesson, method)
         report(number / len(request.methods))
-    judged = learnt_head(request.lesson, "trust")
+    return judgement(found, learnt_head(request.lesson, "trust"))
+
+
+def judgement(methods: dict[str, MethodLearnt], judged: LearntHead) -> Learnt:
+    """What the methods have learnt, and the trust in each label."""
     trust = [None if np.isnan(value) else float(value) for value in judged.trust]
-    return Learnt(methods=found, trust=trust, suggested=judged.suggested.tolist())
+    return Learnt(methods=methods, trust=trust, suggested=judged.suggested.tolist())
 
 
 def answer_drawings(request: Ask) -> Answers:
@@ -109,7 +113,7 @@ def _as_task(lesson: Lesson) -> Tasks:
 
 
 def _labels(lesson: Lesson) -> Int[np.ndarray, "m"]:
-    return np.array([example.label for example in lesson.examples], dtype=np.int64)
+    return np.array(lesson.labels, dtype=np.int64)
 
 
 def _course(lesson: Lesson, method: Method) -> MethodLearnt:

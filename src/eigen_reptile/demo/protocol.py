@@ -2,8 +2,9 @@
 
 import base64
 import binascii
+from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -41,6 +42,7 @@ def decoded(text: str) -> bytes:
 Drawing = Annotated[str, StringConstraints(max_length=4 * -(-PIXELS // 3)), AfterValidator(_is_drawing)]
 """The bytes of a greyscale image, light ink on black, row by row, in base64."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=40, strip_whitespace=True)]
+Label = Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
 Coordinate = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
 
 
@@ -54,27 +56,44 @@ class Example(BaseModel):
 
     model_config = STRICT
     drawing: Drawing
-    label: Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
+    label: Label
 
 
-@final
-class Lesson(BaseModel):
-    """What a method learns from."""
+class Classes(BaseModel, ABC):
+    """Classes with examples of each, whatever these are."""
 
     model_config = STRICT
     classes: Annotated[tuple[Name, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES)]
-    examples: Annotated[tuple[Example, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)]
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[int, ...]:
+        """The class of each example."""
 
     @model_validator(mode="after")
-    def _is_complete(self) -> "Lesson":
+    def _is_complete(self) -> Self:
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("two classes have the same name")
-        count = Counter(example.label for example in self.examples)
+        count = Counter(self.labels)
         if set(count) != set(range(len(self.classes))):
             raise ValueError("every class needs an example, and every example one of the classes")
         if max(count.values()) > MOST_EXAMPLES:
             raise ValueError(f"a class has at most {MOST_EXAMPLES} examples")
         return self
+
+
+EXAMPLES = Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)
+
+
+@final
+class Lesson(Classes):
+    """Drawings that a method learns from."""
+
+    examples: Annotated[tuple[Example, ...], EXAMPLES]
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        return tuple(example.label for example in self.examples)
 
 
 Methods = Annotated[tuple[Method, ...], Field(strict=False, min_length=1, max_length=2)]
@@ -142,10 +161,6 @@ class Show(BaseModel):
     folder: str
 
 
-Task = Annotated[Learn | Ask | Save | Open | Fit | Show, Field(discriminator="kind")]
-"""What a worker can be told to compute."""
-
-
 @final
 class Progress(BaseModel):
     """How far a computation is."""
@@ -188,6 +203,14 @@ class Answers(BaseModel):
 
     kind: Literal["answers"] = "answers"
     methods: dict[str, list[list[float]]]
+
+
+@final
+class Seen(BaseModel):
+    """The answer to `See`: the features of a picture."""
+
+    kind: Literal["seen"] = "seen"
+    features: str
 
 
 @final
@@ -265,6 +288,6 @@ class Shown(BaseModel):
     classes: list[ShownClass]
 
 
-Answer = Learnt | Answers | File | Opened | Curves | Shown | Failed
+Answer = Learnt | Answers | Seen | File | Opened | Curves | Shown | Failed
 Message = Annotated[Progress | Answer, Field(discriminator="kind")]
 """What a worker says."""
