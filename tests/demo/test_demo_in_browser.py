@@ -275,6 +275,23 @@ def test_photographs(context: BrowserContext, served: Served, tmp_path: Path) ->
     assert all(Path(one["path"]).name.startswith(one["answer"]) for one in answer["predictions"])
 
 
+def test_a_camera_runs_only_while_its_window_is_open(page: Page) -> None:
+    page.evaluate("""() => {
+      const devices = navigator.mediaDevices;
+      const ask = devices.getUserMedia.bind(devices);
+      window.asked = [];
+      devices.getUserMedia = async (wish) => { const stream = await ask(wish); asked.push(stream); return stream; };
+    }""")
+    states = "asked.flatMap((stream) => stream.getTracks().map((track) => track.readyState))"
+    for taken, press in enumerate(("Stop", "Take it")):
+        page.get_by_role("button", name="Take a picture for A with the camera").click()
+        expect(page.get_by_role("button", name="Take it")).to_be_enabled()
+        assert page.evaluate(states)[-1] == "live"
+        page.get_by_role("button", name=press, exact=True).click()
+        expect(page.locator("[data-class] .tile")).to_have_count(taken)
+        page.wait_for_function(f"{states}.join() === '{','.join(['ended'] * (taken + 1))}'", timeout=PATIENCE)
+
+
 def test_sine(context: BrowserContext, served: Served) -> None:
     page = opened(context.new_page(), served.address, "sine")
     lines = page.locator("#fit polyline")

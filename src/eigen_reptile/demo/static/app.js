@@ -1,6 +1,7 @@
 // Tabs, and starting each view when it is first looked at.
 
 import { get } from "./api.js";
+import { watchForCamera } from "./camera.js";
 import { startDraw } from "./draw.js";
 
 const TABS = [...document.querySelectorAll("[role=tab]")];
@@ -45,6 +46,7 @@ for (const tab of TABS) {
 }
 addEventListener("hashchange", () => show(nameInAddress()));
 show(nameInAddress());
+watchForCamera();
 
 const { extras } = await about;
 document.getElementById("tab-pictures").hidden = !extras.vision;

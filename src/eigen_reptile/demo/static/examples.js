@@ -1,6 +1,7 @@
 // The classes with their examples, and how far each label can be trusted.
 
 import { Refused } from "./api.js";
+import { takePicture } from "./camera.js";
 import { MOST_EXAMPLES } from "./lesson.js";
 import { button, isDoubted } from "./parts.js";
 import { paintExample } from "./raster.js";
@@ -22,13 +23,17 @@ function makeRow(lesson, { id, name }, say) {
   row.className = "class";
   row.dataset.class = id;
   row.innerHTML = `<div class="who"><input type="text" maxlength="40" aria-label="Name of this class" spellcheck="false">
-    <div class="count"><span></span><label class="link">add pictures<input type="file" accept="image/*" multiple class="visually-hidden"></label></div></div>
+    <div class="count"><span></span><label class="link">add pictures<input type="file" accept="image/*" multiple class="visually-hidden"></label><button class="camera">camera</button></div></div>
     <div class="tiles"></div>`;
   const input = row.querySelector("input[type=text]");
   input.value = name;
   input.addEventListener("input", () => lesson.rename(id, input.value));
   const files = row.querySelector("input[type=file]");
   files.addEventListener("change", () => { addPictures(lesson, id, files.files, say); files.value = ""; });
+  row.querySelector(".camera").addEventListener("click", async () => {
+    const taken = await takePicture();
+    if (taken) addPictures(lesson, id, [taken], say);
+  });
   const remove = button("✕", () => {
     if (!lesson.of(id).length || confirm(`Remove “${lesson.nameOf(id)}” and its ${lesson.kind.noun}s?`)) lesson.removeClass(id);
   });
@@ -74,6 +79,7 @@ function fillRow(row, lesson, { id, name }, found, editor) {
   const remove = row.querySelector(".remove");
   remove.setAttribute("aria-label", `Remove the class ${name}`);
   remove.hidden = lesson.classes.length <= 2;
+  row.querySelector(".camera").setAttribute("aria-label", `Take a picture for ${name} with the camera`);
   row.querySelector("input[type=file]").setAttribute("aria-label", `Add pictures to ${name}`);
   const tiles = row.querySelector(".tiles");
   if (!examples.length) {

@@ -3,6 +3,7 @@
 import { showAnswers } from "./answers.js";
 import { Refused, oneAtATime, post } from "./api.js";
 import { connectLabels, connectMethods, judgements, noticeOf, showLabelActions } from "./board.js";
+import { takePicture } from "./camera.js";
 import { Editor } from "./editor.js";
 import { acceptDrops, showExamples } from "./examples.js";
 import { download } from "./files.js";
@@ -18,8 +19,8 @@ const PHOTOGRAPHS = {
   nothing: "Nothing yet. Drop pictures here.",
   chosen: ["mean", "trust"],
   methods: {
-    mean: { name: "Mean", about: "Believes every label, and compares with the average of each class." },
-    logistic: { name: "Logistic regression", about: "Believes every label, and draws a line between the classes." },
+    mean: { name: "Prototypes", about: "Believes every label, compares averages." },
+    logistic: { name: "Logistic regression", about: "Believes every label, draws a border." },
     trust: { name: "Trust", about: "Checks every label against all the others." },
   },
 };
@@ -40,7 +41,8 @@ const PAGE = `
     <h2 id="query-title"><span class="step">2</span> Test it</h2>
     <div class="drop" id="query"><canvas width="160" height="160" role="img" aria-label="The picture that is tested"></canvas>
       <p class="hint">Drop a picture that it has not seen.</p>
-      <label class="button">Choose a picture<input type="file" id="query-file" accept="image/*" class="visually-hidden"></label></div>
+      <div class="actions"><label class="button">Choose a picture<input type="file" id="query-file" accept="image/*" class="visually-hidden"></label>
+        <button class="camera" id="query-camera">Camera</button></div></div>
     <div class="duel"><div class="side a" data-side="0"></div><div class="side b" data-side="1"></div></div>
     <p class="visually-hidden spoken" role="status" aria-live="polite"></p>
   </section>`;
@@ -121,6 +123,7 @@ export function startPictures() {
   connectLabels(view, lesson);
   acceptDrops($("query"), ([file]) => test(file));
   $("query-file").addEventListener("change", () => { test($("query-file").files[0]); $("query-file").value = ""; });
+  $("query-camera").addEventListener("click", async () => test(await takePicture()));
   $("save-pictures").addEventListener("click", save);
   $("forget-pictures").addEventListener("click", () => { if (confirm("Remove all pictures?")) lesson.startOver(); });
   show();
