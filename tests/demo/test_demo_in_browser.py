@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from demo_page import (
     PATIENCE,
@@ -73,6 +73,12 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
         try_out(page, "A", square(rng))
         try_out(page, "B", triangle(rng))
     assert min(scores(page, 10)) >= 9
+    course = page.get_by_role("img", name="As labelled; your tests dashed").locator("polyline.dashed")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#course .dashed')].at(-1)?.points.numberOfItems === 11"
+    )
+    expect(course).to_have_count(2)
+    assert share_shown(course.last) >= 0.9
     tile(page, "A", 3).click()
     page.locator("#editor-labels").get_by_role("button", name="B", exact=True).click()
     expect(page.locator("#notice")).to_contain_text("Probably a wrong label: “B” number", timeout=PATIENCE)
@@ -84,6 +90,15 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
     page.locator("#repair").click()
     expect(page.locator("#notice")).to_have_text("Every label looks right.", timeout=PATIENCE)
     assert {urlparse(url).hostname for url in asked} == {"127.0.0.1"}
+
+
+def share_shown(line: Locator) -> float:
+    """Where a line of the first chart ends, between the grid lines of 0 and of 1."""
+    end, bottom, top = line.evaluate("""(line) => {
+      const grid = [...line.ownerSVGElement.querySelectorAll('.grid')].map((one) => one.y1.baseVal.value);
+      return [line.points.getItem(line.points.numberOfItems - 1).y, Math.max(...grid), Math.min(...grid)];
+    }""")
+    return (bottom - end) / (bottom - top)
 
 
 def test_probabilities_follow_the_strokes(page: Page) -> None:
@@ -289,7 +304,7 @@ def test_a_camera_runs_only_while_its_window_is_open(page: Page) -> None:
         assert page.evaluate(states)[-1] == "live"
         page.get_by_role("button", name=press, exact=True).click()
         expect(page.locator("[data-class] .tile")).to_have_count(taken)
-        page.wait_for_function(f"{states}.join() === '{','.join(['ended'] * (taken + 1))}'", timeout=PATIENCE)
+        page.wait_for_function(f"() => {states}.join() === '{','.join(['ended'] * (taken + 1))}'", timeout=PATIENCE)
 
 
 def test_sine(context: BrowserContext, served: Served) -> None:

@@ -95,11 +95,15 @@ export function showCourse(lesson, found) {
     const points = values.length === 1 ? [[0, values[0]], [50, values[0]]] : values.map((value, i) => [i, value]);
     return { points, kind: side ? "b" : "a" };
   });
+  const tested = lesson.methods.map((_, side) => ({
+    points: found.tested.map(({ steps, right }) => [steps, right[side]]), kind: side ? "b" : "a", dashed: true,
+  })).filter(({ points }) => points.length);
+  const title = tested.length ? "As labelled; your tests dashed" : "Drawings it gets as labelled";
   const losses = lines("loss");
   const top = rangeOf(losses.flatMap(({ points }) => points.map(([, value]) => value)));
   const shared = { width, x: [0, 50], now: lesson.steps, formatX: (value) => (value ? `${value} steps` : "0") };
   host.replaceChildren(
-    lineChart({ ...shared, title: "Drawings it gets as labelled", series: lines("accuracy"), y: [0, 1], format: (value) => `${Math.round(100 * value)} %` }),
+    lineChart({ ...shared, title, series: [...lines("accuracy"), ...tested], y: [0, 1], format: (value) => `${Math.round(100 * value)} %` }),
     lineChart({ ...shared, title: "Loss: how surprised it is by the labels", series: losses, y: top, format: (value) => value.toFixed(1) }),
   );
 }

@@ -12,10 +12,12 @@ import { button } from "./parts.js";
 import { rasterise, toText } from "./raster.js";
 import { sampleDrawings } from "./samples.js";
 
+const LAST_STEP = 50;
 const $ = (id) => document.getElementById(id);
 const lesson = new Lesson(DRAWINGS);
 // What the server has said about the present lesson.
-const found = { judged: null, course: null, answers: null, tests: null };
+const found = { judged: null, course: null, answers: null, tests: null, tested: [] };
+let edits = 0; // after which all that was found is out of date
 const view = $("draw");
 const { say, report, showNotice } = noticeOf(view, lesson, found);
 
@@ -83,17 +85,31 @@ export function startDraw() {
       found.tests = null;
       return showTests(lesson, found);
     }
-    const asked = lesson.request();
     const tests = [...lesson.tests];
     try {
-      const answer = await post("ask", { lesson: asked.lesson, methods: pair(), steps: lesson.steps, drawings: tests.map((one) => one.drawing) });
-      const guesses = (method) => answer.methods[method].map((row) => asked.classes[row.indexOf(Math.max(...row))].id);
-      const sides = lesson.methods.map((method) => guesses(method));
-      found.tests = new Map(tests.map((one, i) => [one.id, sides.map((side) => side[i] === one.label)]));
+      const marks = await marksOf(tests, lesson.steps);
+      found.tests = new Map(tests.map((one, i) => [one.id, marks.map((side) => side[i])]));
     } catch (error) {
       report(error);
     }
     showTests(lesson, found);
+  });
+
+  // One number of steps after the other, so that the answer to a stroke waits for one at most.
+  const testCourse = oneAtATime(async () => {
+    const before = edits;
+    found.tested = [];
+    try {
+      for (let steps = 0; steps <= LAST_STEP && lesson.canLearn && lesson.tests.length; steps += LAST_STEP / 10) {
+        const marks = await marksOf([...lesson.tests], steps);
+        if (edits !== before) return; // and this is asked again
+        found.tested.push({ steps, right: marks.map((side) => side.filter(Boolean).length / side.length) });
+        showCourse(lesson, found);
+      }
+    } catch (error) {
+      report(error);
+    }
+    showCourse(lesson, found);
   });
 
   function showAll() {
@@ -108,6 +124,7 @@ export function startDraw() {
   }
 
   lesson.addEventListener("change", ({ detail }) => {
+    if (detail !== "steps" && detail !== "names") edits += 1;
     if (detail === "steps") {
       showCourse(lesson, found);
       ask();
@@ -115,6 +132,7 @@ export function startDraw() {
     } else if (detail === "tests") {
       showLabels();
       askTests();
+      testCourse();
     } else if (detail === "names") {
       showLabels();
       showAnswers(view, lesson, found);
@@ -129,6 +147,7 @@ export function startDraw() {
     view.setAttribute("aria-busy", "true");
     await learn();
     view.removeAttribute("aria-busy");
+    testCourse();
   }
 
   connectMethods(view, lesson);
@@ -139,6 +158,15 @@ export function startDraw() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showAll);
   showAll();
   update();
+}
+
+// Whether each method is right about each test, after this number of steps.
+async function marksOf(tests, steps) {
+  const asked = lesson.request();
+  const sides = [...lesson.methods];
+  const answer = await post("ask", { lesson: asked.lesson, methods: pair(), steps, drawings: tests.map((one) => one.drawing) });
+  const guesses = (method) => answer.methods[method].map((row) => asked.classes[row.indexOf(Math.max(...row))].id);
+  return sides.map((method) => guesses(method).map((guess, i) => guess === tests[i].label));
 }
 
 // One method asked twice is asked once.
@@ -181,8 +209,8 @@ function connectSteps() {
   $("steps").addEventListener("input", () => { stop(); lesson.setSteps(Number($("steps").value)); });
   $("play").addEventListener("click", () => {
     if (timer) return stop();
-    lesson.setSteps(lesson.steps >= 50 ? 0 : lesson.steps);
+    lesson.setSteps(lesson.steps >= LAST_STEP ? 0 : lesson.steps);
     $("play").textContent = "❚❚";
-    timer = setInterval(() => (lesson.steps >= 50 ? stop() : lesson.setSteps(lesson.steps + 1)), 120);
+    timer = setInterval(() => (lesson.steps >= LAST_STEP ? stop() : lesson.setSteps(lesson.steps + 1)), 120);
   });
 }
