@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -24,6 +23,7 @@ from demo_page import (
     learnt,
     opened,
     scores,
+    show_photographs,
     square,
     teach,
     tile,
@@ -40,18 +40,6 @@ STAR = [dense([(0.5 + 0.34 * math.sin(0.8 * math.pi * i), 0.5 - 0.34 * math.cos(
 WALLS = [(0.25, 0.8), (0.25, 0.45), (0.5, 0.2), (0.75, 0.45), (0.75, 0.8), (0.25, 0.8)]
 HOUSE = [dense(WALLS), dense([(0.25, 0.45), (0.75, 0.45)])]
 SPIRAL = [[(0.5 + 0.005 * i * math.cos(i / 5), 0.5 + 0.005 * i * math.sin(i / 5)) for i in range(70)]]
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    found = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext, served: Served) -> Page:
-    return opened(context.new_page(), served.address)
 
 
 def teach_both(page: Page, rng: np.random.Generator, each: int = 3) -> None:
@@ -94,10 +82,13 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
 
 def share_shown(line: Locator) -> float:
     """Where a line of the first chart ends, between the grid lines of 0 and of 1."""
-    end, bottom, top = line.evaluate("""(line) => {
+    end, bottom, top = map(
+        float,
+        line.evaluate("""(line) => {
       const grid = [...line.ownerSVGElement.querySelectorAll('.grid')].map((one) => one.y1.baseVal.value);
       return [line.points.getItem(line.points.numberOfItems - 1).y, Math.max(...grid), Math.min(...grid)];
-    }""")
+    }"""),
+    )
     return (bottom - end) / (bottom - top)
 
 
@@ -236,75 +227,6 @@ def test_pictures_are_dropped(page: Page, tmp_path: Path) -> None:
     ink = np.argwhere(np.reshape(first, (28, 28)) > 128)
     assert ink.min() in (3, 4, 5)
     assert ink.max() in (22, 23, 24)
-
-
-def photographs(folder: Path, name: str, count: int) -> list[Path]:
-    """Striped or chequered surfaces with noise, each a little different."""
-    from PIL import Image
-
-    rng = np.random.default_rng(len(name))
-    paths = []
-    for number in range(count):
-        x, y = np.meshgrid(np.arange(240) + rng.integers(20), np.arange(200))
-        pattern = (x // 12) % 2 if name == "stripes" else (x // 30 + y // 30) % 2
-        colour = (220, 120, 40) if name == "stripes" else (30, 90, 200)
-        pixels = pattern[..., None] * np.array(colour) + rng.normal(20, 12, (200, 240, 3))
-        paths.append(folder / f"{name} {number}.png")
-        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(paths[-1])
-    return paths
-
-
-def show_photographs(page: Page, folder: Path) -> None:
-    """Two classes of four; one of the second is put into the first. Then a picture of the second is tested."""
-    stripes, chequers = (photographs(folder, name, 5) for name in ("stripes", "chequers"))
-    for number, (name, paths) in enumerate((("stripes", [*stripes[:4], chequers[0]]), ("chequers", chequers[1:4]))):
-        row = page.locator("#pictures [data-class]").nth(number)
-        row.locator("input[type=text]").fill(name)
-        row.locator("input[type=file]").set_input_files(paths)
-        expect(row.locator(".tile")).to_have_count(len(paths), timeout=PATIENCE)
-    page.locator("#query-file").set_input_files(chequers[4])
-    expect(page.locator("#pictures .answer li.best span")).to_have_text(["chequers", "chequers"], timeout=PATIENCE)
-
-
-def test_photographs(context: BrowserContext, served: Served, tmp_path: Path) -> None:
-    """A wrong label is found; a reload keeps all; the saved model says the same of the files as the page."""
-    page = opened(context.new_page(), served.address, "pictures")
-    expect(page.get_by_role("tab", name="Pictures")).to_be_visible()
-    show_photographs(page, tmp_path)
-    notice = page.locator("#pictures .notice")
-    expect(notice).to_have_text("Probably a wrong label: “stripes” number 5 looks like “chequers”.", timeout=PATIENCE)
-    page.reload()
-    tile(page, "stripes", 5).click()
-    page.locator("#editor-labels").get_by_role("button", name="chequers", exact=True).click()
-    expect(notice).to_have_text("Every label looks right.", timeout=PATIENCE)
-    (tmp_path / "none.png").write_bytes(b"nothing")
-    page.locator("#query-file").set_input_files(tmp_path / "none.png")
-    expect(notice).to_have_text("none.png cannot be read as a picture.")
-    with page.expect_download(timeout=2 * PATIENCE) as download:
-        page.locator("#save-pictures").click()
-    download.value.save_as(tmp_path / "pictures.model")
-    (tmp_path / "none.png").unlink()
-    command = [sys.executable, "-m", "eigen_reptile", "predict", str(tmp_path / "pictures.model"), str(tmp_path)]
-    answer = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert len(answer["predictions"]) == 10
-    assert all(Path(one["path"]).name.startswith(one["answer"]) for one in answer["predictions"])
-
-
-def test_a_camera_runs_only_while_its_window_is_open(page: Page) -> None:
-    page.evaluate("""() => {
-      const devices = navigator.mediaDevices;
-      const ask = devices.getUserMedia.bind(devices);
-      window.asked = [];
-      devices.getUserMedia = async (wish) => { const stream = await ask(wish); asked.push(stream); return stream; };
-    }""")
-    states = "asked.flatMap((stream) => stream.getTracks().map((track) => track.readyState))"
-    for taken, press in enumerate(("Stop", "Take it")):
-        page.get_by_role("button", name="Take a picture for A with the camera").click()
-        expect(page.get_by_role("button", name="Take it")).to_be_enabled()
-        assert page.evaluate(states)[-1] == "live"
-        page.get_by_role("button", name=press, exact=True).click()
-        expect(page.locator("[data-class] .tile")).to_have_count(taken)
-        page.wait_for_function(f"() => {states}.join() === '{','.join(['ended'] * (taken + 1))}'", timeout=PATIENCE)
 
 
 def test_sine(context: BrowserContext, served: Served) -> None:

@@ -14,7 +14,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from eigen_reptile.demo.curve import fit_curves
 from eigen_reptile.demo.drawing import answer_drawings, learn_lesson
 from eigen_reptile.demo.picture_protocol import AskPictures, JudgePictures, PictureTask, SavePictures, See
-from eigen_reptile.demo.protocol import Answer, Ask, Failed, Fit, Learn, Message, Open, Progress, Save, Show
+from eigen_reptile.demo.protocol import Ask, Fit, Learn, Open, Save, Show
+from eigen_reptile.demo.replies import Answer, Failed, Message, Progress
 from eigen_reptile.errors import ConfigError, DataError, RunError
 
 Task = Annotated[Learn | Ask | Save | Open | Fit | Show | PictureTask, Field(discriminator="kind")]

@@ -9,18 +9,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from eigen_reptile.demo.protocol import (
-    MOST_STEPS,
-    SIDE,
-    Answers,
-    Ask,
-    Learn,
-    Learnt,
-    Lesson,
-    Method,
-    MethodLearnt,
-    decoded,
-)
+from eigen_reptile.demo.protocol import MOST_STEPS, SIDE, Ask, Learn, Lesson, Method, decoded
+from eigen_reptile.demo.replies import Answers, Learnt, MethodLearnt
 from eigen_reptile.demo.shipped import Start, embedding, start_of_drawing
 from eigen_reptile.inner import trajectory
 from eigen_reptile.practice.heads import Head, MeanPrototypes, Trust

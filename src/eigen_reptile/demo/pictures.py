@@ -18,7 +18,8 @@ from eigen_reptile.demo.picture_protocol import (
     SavePictures,
     See,
 )
-from eigen_reptile.demo.protocol import Answers, File, Learnt, Seen, decoded
+from eigen_reptile.demo.protocol import decoded
+from eigen_reptile.demo.replies import Answers, File, Learnt, Seen
 from eigen_reptile.practice.backbones import EfficientNetLite0
 from eigen_reptile.practice.heads import HEADS
 from eigen_reptile.practice.learnt import Learnt as LearntHead, learn
