@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Locator, Page
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
 
 Stroke = list[tuple[float, float]]
 PATIENCE = 60_000
@@ -101,3 +103,29 @@ def opened(page: Page, address: str, view: str = "draw") -> Page:
     page.set_default_timeout(PATIENCE)
     page.goto(f"{address}#{view}")
     return page
+
+
+def photographs(folder: Path, name: str, count: int) -> list[Path]:
+    """Striped or chequered surfaces with noise, each a little different."""
+    rng = np.random.default_rng(len(name))
+    paths = []
+    for number in range(count):
+        x, y = np.meshgrid(np.arange(240) + rng.integers(20), np.arange(200))
+        pattern = (x // 12) % 2 if name == "stripes" else (x // 30 + y // 30) % 2
+        colour = (220, 120, 40) if name == "stripes" else (30, 90, 200)
+        pixels = pattern[..., None] * np.array(colour) + rng.normal(20, 12, (200, 240, 3))
+        paths.append(folder / f"{name} {number}.png")
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(paths[-1])
+    return paths
+
+
+def show_photographs(page: Page, folder: Path) -> None:
+    """Two classes of four; one of the second is put into the first. Then a picture of the second is tested."""
+    stripes, chequers = (photographs(folder, name, 5) for name in ("stripes", "chequers"))
+    for number, (name, paths) in enumerate((("stripes", [*stripes[:4], chequers[0]]), ("chequers", chequers[1:4]))):
+        row = page.locator("#pictures [data-class]").nth(number)
+        row.locator("input[type=text]").fill(name)
+        row.locator("input[type=file]").set_input_files(paths)
+        expect(row.locator(".tile")).to_have_count(len(paths), timeout=PATIENCE)
+    page.locator("#query-file").set_input_files(chequers[4])
+    expect(page.locator("#pictures .answer li.best span")).to_have_text(["chequers", "chequers"], timeout=PATIENCE)

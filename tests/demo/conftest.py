@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from demo_page import opened
 from demo_server import Served, make_run, start, stop
 
 CHROMIUM = shutil.which("chromium")
 ARGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
+    *("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"),
 ]
 
 
@@ -42,3 +44,15 @@ def browser() -> Iterator[Browser]:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         yield found
         found.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    found = browser.new_context(viewport={"width": 1280, "height": 900})
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Served) -> Page:
+    return opened(context.new_page(), served.address)

@@ -19,7 +19,8 @@ from eigen_reptile.demo.drawing import (
     pixels_of,
 )
 from eigen_reptile.demo.model_files import open_lesson, save_lesson
-from eigen_reptile.demo.protocol import Ask, Fit, Learn, Lesson, Open, Opened, Save
+from eigen_reptile.demo.protocol import Ask, Fit, Learn, Lesson, Open, Save
+from eigen_reptile.demo.replies import Opened
 from eigen_reptile.demo.shipped import FOLDER, embedding, start_of_drawing
 from eigen_reptile.demo.worker import DIED, TOO_LONG, BusyError, Worker
 from eigen_reptile.errors import RunError

@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlparse
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from demo_page import (
     PATIENCE,
@@ -24,6 +23,7 @@ from demo_page import (
     learnt,
     opened,
     scores,
+    show_photographs,
     square,
     teach,
     tile,
@@ -40,18 +40,6 @@ STAR = [dense([(0.5 + 0.34 * math.sin(0.8 * math.pi * i), 0.5 - 0.34 * math.cos(
 WALLS = [(0.25, 0.8), (0.25, 0.45), (0.5, 0.2), (0.75, 0.45), (0.75, 0.8), (0.25, 0.8)]
 HOUSE = [dense(WALLS), dense([(0.25, 0.45), (0.75, 0.45)])]
 SPIRAL = [[(0.5 + 0.005 * i * math.cos(i / 5), 0.5 + 0.005 * i * math.sin(i / 5)) for i in range(70)]]
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    found = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext, served: Served) -> Page:
-    return opened(context.new_page(), served.address)
 
 
 def teach_both(page: Page, rng: np.random.Generator, each: int = 3) -> None:
@@ -73,6 +61,12 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
         try_out(page, "A", square(rng))
         try_out(page, "B", triangle(rng))
     assert min(scores(page, 10)) >= 9
+    course = page.get_by_role("img", name="As labelled; your tests dashed").locator("polyline.dashed")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('#course .dashed')].at(-1)?.points.numberOfItems === 11"
+    )
+    expect(course).to_have_count(2)
+    assert share_shown(course.last) >= 0.9
     tile(page, "A", 3).click()
     page.locator("#editor-labels").get_by_role("button", name="B", exact=True).click()
     expect(page.locator("#notice")).to_contain_text("Probably a wrong label: “B” number", timeout=PATIENCE)
@@ -84,6 +78,18 @@ def test_wrong_labels_are_found_and_survived(page: Page) -> None:
     page.locator("#repair").click()
     expect(page.locator("#notice")).to_have_text("Every label looks right.", timeout=PATIENCE)
     assert {urlparse(url).hostname for url in asked} == {"127.0.0.1"}
+
+
+def share_shown(line: Locator) -> float:
+    """Where a line of the first chart ends, between the grid lines of 0 and of 1."""
+    end, bottom, top = map(
+        float,
+        line.evaluate("""(line) => {
+      const grid = [...line.ownerSVGElement.querySelectorAll('.grid')].map((one) => one.y1.baseVal.value);
+      return [line.points.getItem(line.points.numberOfItems - 1).y, Math.max(...grid), Math.min(...grid)];
+    }"""),
+    )
+    return (bottom - end) / (bottom - top)
 
 
 def test_probabilities_follow_the_strokes(page: Page) -> None:
@@ -257,8 +263,8 @@ def test_runs_are_live(context: BrowserContext, served: Served, live_run: Path) 
     )
 
 
-@pytest.mark.parametrize("view", ["draw", "sine", "runs"])
-def test_accessibility_and_screenshots(browser: Browser, served: Served, view: str) -> None:
+@pytest.mark.parametrize("view", ["draw", "sine", "runs", "pictures"])
+def test_accessibility_and_screenshots(browser: Browser, served: Served, tmp_path: Path, view: str) -> None:
     """No serious violation in light and dark, wide and narrow; pictures are kept if SCREENSHOTS is set."""
     if not AXE.is_file():
         reason = "AXE does not name axe.min.js"
@@ -266,7 +272,7 @@ def test_accessibility_and_screenshots(browser: Browser, served: Served, view: s
     for width, height in ((1280, 900), (390, 844)):
         with browser.new_context(viewport={"width": width, "height": height}) as context:
             page = opened(context.new_page(), served.address, view)
-            prepare(page, view)
+            prepare(page, view, tmp_path)
             for scheme in ("light", "dark"):
                 page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
                 page.wait_for_timeout(150)
@@ -282,7 +288,7 @@ def test_accessibility_and_screenshots(browser: Browser, served: Served, view: s
                     page.screenshot(path=FIGURES / f"demo-{view}-{width}-{scheme}.png", full_page=True)
 
 
-def prepare(page: Page, view: str) -> None:
+def prepare(page: Page, view: str, folder: Path) -> None:
     """Something to look at."""
     if view == "draw":
         page.locator("#sample").click()
@@ -298,6 +304,10 @@ def prepare(page: Page, view: str) -> None:
         page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     elif view == "sine":
         expect(page.locator("#fit polyline")).to_have_count(2)
+    elif view == "pictures":
+        show_photographs(page, folder)
+        expect(page.locator(".tile.doubted")).to_have_count(1, timeout=PATIENCE)
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
     else:
         page.get_by_role("checkbox", name="first").check()
         expect(page.locator("#runs .chart svg").first).to_be_visible()

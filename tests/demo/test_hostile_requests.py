@@ -1,5 +1,6 @@
 """What anybody may send to the page's server: it is refused or queued, and the server goes on."""
 
+import base64
 import json
 import socket
 import threading
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from demo_server import Served, start, stop
@@ -46,6 +48,19 @@ def memory(served: Served) -> float:
     return pages * 4096 / 1e6
 
 
+def features(*values: float) -> str:
+    """Of a picture; the first numbers are given."""
+    return base64.b64encode(np.resize([*values, *[0.0] * 1280], 1280).astype("<f4").tobytes()).decode()
+
+
+def pictures(*rows: str, labels: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
+    examples = [{"features": row, "label": label} for row, label in zip(rows, labels, strict=True)]
+    return {"classes": ["a", "b"], "examples": examples}
+
+
+TWO = pictures(features(1), features(0, 1))
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -74,6 +89,17 @@ def memory(served: Served) -> float:
         ("open", {"file": "not base64"}),
         ("open", {"file": "AAAA" * 1000}),
         ("save", {"lesson": lesson(), "form": "/tmp/x"}),
+        ("pictures/see", {"picture": "AAAA"}),
+        ("pictures/see", {"picture": "AAAA" * (160 * 160 + 1)}),
+        ("pictures/see", {"picture": "/etc/passwd"}),
+        ("pictures/judge", {"lesson": lesson()}),
+        ("pictures/judge", {"lesson": pictures(features(float("nan")), features(1))}),
+        ("pictures/judge", {"lesson": pictures(features(3e38), features(1))}),
+        ("pictures/judge", {"lesson": pictures(*[features(1)] * 22, labels=(0, *[1] * 21))}),
+        ("pictures/judge", {"lesson": pictures(features(1), features(1), labels=(0, 0))}),
+        ("pictures/ask", {"lesson": TWO, "methods": ["reptile"], "pictures": [features(1)]}),
+        ("pictures/ask", {"lesson": TWO, "methods": ["trust"], "pictures": [features(1)] * 41}),
+        ("pictures/save", {"lesson": TWO, "form": "/tmp/x"}),
     ],
 )
 def test_what_is_malformed_is_refused(served: Served, path: str, body: Any) -> None:

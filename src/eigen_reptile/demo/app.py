@@ -15,6 +15,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from eigen_reptile.demo.picture_protocol import AskPictures, JudgePictures, PictureTask, SavePictures, See
 from eigen_reptile.demo.protocol import Ask, Fit, Learn, Open, Save, Show
 from eigen_reptile.demo.worker import BusyError, Job, Worker
 
@@ -39,18 +40,22 @@ class Workers:
     def create() -> "Workers":
         return Workers(tuple(Worker(WAITING, SECONDS) for _ in range(2)), Worker(WAITING, SLOW_SECONDS))
 
-    def submit(self, task: Learn | Ask | Save | Open | Fit | Show) -> Job:
+    def submit(self, task: Learn | Ask | Save | Open | Fit | Show | PictureTask) -> Job:
         """Give a task to the worker that has learnt its lesson before; HTTPException 429 if the queue is full."""
-        worker = self.slow if isinstance(task, Save | Open | Show) else self.live[_place(task, len(self.live))]
+        worker = (
+            self.slow
+            if isinstance(task, Save | Open | Show | SavePictures)
+            else self.live[_place(task, len(self.live))]
+        )
         try:
             return worker.submit(task.model_dump_json().encode())
         except BusyError as error:
             raise HTTPException(429, "too many people are drawing: please try again in a moment") from error
 
 
-def _place(task: Learn | Ask | Fit, count: int) -> int:
+def _place(task: Learn | Ask | Fit | See | JudgePictures | AskPictures, count: int) -> int:
     """Always the same for one lesson."""
-    return 0 if isinstance(task, Fit) else crc32(task.lesson.model_dump_json().encode()) % count
+    return 0 if isinstance(task, Fit | See) else crc32(task.lesson.model_dump_json().encode()) % count
 
 
 def make_app(runs: Path | None) -> FastAPI:
@@ -109,9 +114,8 @@ def _add_page(app: FastAPI, workers: Workers) -> None:
 
 
 def _add_tasks(app: FastAPI, workers: Workers) -> None:
-    async def answer(task: Ask | Save | Open | Fit) -> Response:
-        found = await workers.submit(task).answer()
-        return Response(found.model_dump_json(), 422 if found.kind == "failed" else 200, media_type="application/json")
+    async def answer(task: Ask | Save | Open | Fit | PictureTask) -> Response:
+        return await _answer(workers.submit(task))
 
     @app.post("/api/learn")
     async def learn(task: Learn) -> Response:
@@ -133,6 +137,27 @@ def _add_tasks(app: FastAPI, workers: Workers) -> None:
     @app.post("/api/fit")
     async def fit(task: Fit) -> Response:
         return await answer(task)
+
+    @app.post("/api/pictures/see")
+    async def see(task: See) -> Response:
+        return await answer(task)
+
+    @app.post("/api/pictures/judge")
+    async def judge_pictures(task: JudgePictures) -> Response:
+        return await answer(task)
+
+    @app.post("/api/pictures/ask")
+    async def ask_pictures(task: AskPictures) -> Response:
+        return await answer(task)
+
+    @app.post("/api/pictures/save")
+    async def save_pictures(task: SavePictures) -> Response:
+        return await answer(task)
+
+
+async def _answer(job: Job) -> Response:
+    found = await job.answer()
+    return Response(found.model_dump_json(), 422 if found.kind == "failed" else 200, media_type="application/json")
 
 
 async def _events(job: Job) -> AsyncIterator[str]:
@@ -169,5 +194,4 @@ def _add_runs(app: FastAPI, root: Path | None, workers: Workers) -> None:
 
     @app.get("/api/runs/example")
     async def example(run: str) -> Response:
-        found = await workers.submit(Show(folder=str(await folder_of(run)))).answer()
-        return Response(found.model_dump_json(), 422 if found.kind == "failed" else 200, media_type="application/json")
+        return await _answer(workers.submit(Show(folder=str(await folder_of(run)))))

@@ -6,16 +6,20 @@ Everything that needs torch is here, so that the first page need not wait for it
 import os
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import Annotated, TextIO
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from eigen_reptile.demo.curve import fit_curves
 from eigen_reptile.demo.drawing import answer_drawings, learn_lesson
-from eigen_reptile.demo.protocol import Answer, Ask, Failed, Fit, Learn, Message, Open, Progress, Save, Show, Task
+from eigen_reptile.demo.picture_protocol import AskPictures, JudgePictures, PictureTask, SavePictures, See
+from eigen_reptile.demo.protocol import Ask, Fit, Learn, Open, Save, Show
+from eigen_reptile.demo.replies import Answer, Failed, Message, Progress
 from eigen_reptile.errors import ConfigError, DataError, RunError
 
+Task = Annotated[Learn | Ask | Save | Open | Fit | Show | PictureTask, Field(discriminator="kind")]
+"""What a worker can be told to compute."""
 TASKS: TypeAdapter[Task] = TypeAdapter(Task)
 
 
@@ -56,6 +60,22 @@ def compute(task: Task, report: Callable[[float], None]) -> Answer:
             from eigen_reptile.demo.example_task import show_example
 
             return show_example(task)
+        case See() | JudgePictures() | AskPictures() | SavePictures():
+            return _compute_pictures(task)
+
+
+def _compute_pictures(task: PictureTask) -> Answer:
+    from eigen_reptile.demo import pictures  # only for whoever has the extra `vision`
+
+    match task:
+        case See():
+            return pictures.see_picture(task)
+        case JudgePictures():
+            return pictures.judge_pictures(task)
+        case AskPictures():
+            return pictures.answer_pictures(task)
+        case SavePictures():
+            return pictures.save_pictures(task)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from eigen_reptile.demo.protocol import Curves, Fit, Fitted, Regression, Spectrum
+from eigen_reptile.demo.protocol import Fit, Regression
+from eigen_reptile.demo.replies import Curves, Fitted, Spectrum
 from eigen_reptile.demo.shipped import start_of_sine
 from eigen_reptile.inner import trajectory
 from eigen_reptile.runtime.rng import generator_at

@@ -9,18 +9,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from eigen_reptile.demo.protocol import (
-    MOST_STEPS,
-    SIDE,
-    Answers,
-    Ask,
-    Learn,
-    Learnt,
-    Lesson,
-    Method,
-    MethodLearnt,
-    decoded,
-)
+from eigen_reptile.demo.protocol import MOST_STEPS, SIDE, Ask, Learn, Lesson, Method, decoded
+from eigen_reptile.demo.replies import Answers, Learnt, MethodLearnt
 from eigen_reptile.demo.shipped import Start, embedding, start_of_drawing
 from eigen_reptile.inner import trajectory
 from eigen_reptile.practice.heads import Head, MeanPrototypes, Trust
@@ -54,9 +44,13 @@ def learn_lesson(request: Learn, report: Report) -> Learnt:
     for number, method in enumerate(request.methods, 1):
         found[method] = _course(request.lesson, method)
         report(number / len(request.methods))
-    judged = learnt_head(request.lesson, "trust")
+    return judgement(found, learnt_head(request.lesson, "trust"))
+
+
+def judgement(methods: dict[str, MethodLearnt], judged: LearntHead) -> Learnt:
+    """What the methods have learnt, and the trust in each label."""
     trust = [None if np.isnan(value) else float(value) for value in judged.trust]
-    return Learnt(methods=found, trust=trust, suggested=judged.suggested.tolist())
+    return Learnt(methods=methods, trust=trust, suggested=judged.suggested.tolist())
 
 
 def answer_drawings(request: Ask) -> Answers:
@@ -109,7 +103,7 @@ def _as_task(lesson: Lesson) -> Tasks:
 
 
 def _labels(lesson: Lesson) -> Int[np.ndarray, "m"]:
-    return np.array([example.label for example in lesson.examples], dtype=np.int64)
+    return np.array(lesson.labels, dtype=np.int64)
 
 
 def _course(lesson: Lesson, method: Method) -> MethodLearnt:

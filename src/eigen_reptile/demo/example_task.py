@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from eigen_reptile.demo.protocol import Show, Shown, ShownClass, ShownQuery
+from eigen_reptile.demo.protocol import Show
+from eigen_reptile.demo.replies import Shown, ShownClass, ShownQuery
 from eigen_reptile.training.experiment import read_examples
 
 

@@ -15,19 +15,8 @@ import torch
 from PIL import Image
 
 from eigen_reptile.demo.drawing import features_of, on_paper, pixels_of
-from eigen_reptile.demo.protocol import (
-    MOST_CLASSES,
-    MOST_EXAMPLES,
-    PIXELS,
-    SIDE,
-    Example,
-    File,
-    Lesson,
-    Open,
-    Opened,
-    Save,
-    decoded,
-)
+from eigen_reptile.demo.protocol import MOST_CLASSES, MOST_EXAMPLES, PIXELS, SIDE, Example, Lesson, Open, Save, decoded
+from eigen_reptile.demo.replies import File, Opened
 from eigen_reptile.demo.shipped import embedding
 from eigen_reptile.errors import RunError
 from eigen_reptile.practice.classifier import FewShotClassifier

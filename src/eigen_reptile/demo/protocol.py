@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Annotated, Literal, final
 
@@ -41,6 +42,7 @@ def decoded(text: str) -> bytes:
 Drawing = Annotated[str, StringConstraints(max_length=4 * -(-PIXELS // 3)), AfterValidator(_is_drawing)]
 """The bytes of a greyscale image, light ink on black, row by row, in base64."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=40, strip_whitespace=True)]
+Label = Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
 Coordinate = Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)]
 
 
@@ -54,27 +56,44 @@ class Example(BaseModel):
 
     model_config = STRICT
     drawing: Drawing
-    label: Annotated[int, Field(ge=0, lt=MOST_CLASSES)]
+    label: Label
 
 
-@final
-class Lesson(BaseModel):
-    """What a method learns from."""
+class Classes(BaseModel, ABC):
+    """Classes with examples of each, whatever these are."""
 
     model_config = STRICT
     classes: Annotated[tuple[Name, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES)]
-    examples: Annotated[tuple[Example, ...], Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)]
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[int, ...]:
+        """The class of each example."""
 
     @model_validator(mode="after")
-    def _is_complete(self) -> "Lesson":
+    def _is_complete(self) -> "Classes":
         if len(set(self.classes)) < len(self.classes):
             raise ValueError("two classes have the same name")
-        count = Counter(example.label for example in self.examples)
+        count = Counter(self.labels)
         if set(count) != set(range(len(self.classes))):
             raise ValueError("every class needs an example, and every example one of the classes")
         if max(count.values()) > MOST_EXAMPLES:
             raise ValueError(f"a class has at most {MOST_EXAMPLES} examples")
         return self
+
+
+EXAMPLES = Field(strict=False, min_length=2, max_length=MOST_CLASSES * MOST_EXAMPLES)
+
+
+@final
+class Lesson(Classes):
+    """Drawings that a method learns from."""
+
+    examples: Annotated[tuple[Example, ...], EXAMPLES]
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        return tuple(example.label for example in self.examples)
 
 
 Methods = Annotated[tuple[Method, ...], Field(strict=False, min_length=1, max_length=2)]
@@ -140,131 +159,3 @@ class Show(BaseModel):
     model_config = STRICT
     kind: Literal["show"] = "show"
     folder: str
-
-
-Task = Annotated[Learn | Ask | Save | Open | Fit | Show, Field(discriminator="kind")]
-"""What a worker can be told to compute."""
-
-
-@final
-class Progress(BaseModel):
-    """How far a computation is."""
-
-    kind: Literal["progress"] = "progress"
-    done: float
-
-
-@final
-class Failed(BaseModel):
-    """Why there is no answer, in words for the user of the page."""
-
-    kind: Literal["failed"] = "failed"
-    reason: str
-
-
-@final
-class MethodLearnt(BaseModel):
-    """How a method came to fit the examples, step by step; one point for a method without steps."""
-
-    loss: list[float]
-    accuracy: list[float]
-    """With respect to the given labels."""
-
-
-@final
-class Learnt(BaseModel):
-    """The answer to `Learn`."""
-
-    kind: Literal["learnt"] = "learnt"
-    methods: dict[str, MethodLearnt]
-    trust: list[float | None]
-    """The probability that a label is right; None if no other example has it."""
-    suggested: list[int]
-
-
-@final
-class Answers(BaseModel):
-    """The answer to `Ask`: for each method and drawing the probability of each class."""
-
-    kind: Literal["answers"] = "answers"
-    methods: dict[str, list[list[float]]]
-
-
-@final
-class File(BaseModel):
-    """The answer to `Save`."""
-
-    kind: Literal["file"] = "file"
-    data: str
-    """In base64."""
-
-
-@final
-class Opened(BaseModel):
-    """The answer to `Open`."""
-
-    kind: Literal["opened"] = "opened"
-    classes: list[str]
-    examples: list[Example]
-
-
-@final
-class Spectrum(BaseModel):
-    """How much of a trajectory's variance lies along its two largest eigenvectors."""
-
-    first: float
-    second: float
-
-
-@final
-class Fitted(BaseModel):
-    """How one initialisation fits a curve to the points, step by step."""
-
-    curves: list[list[float]]
-    """After each step, at the abscissas."""
-    errors: list[float]
-    """Mean squared error at the points after each step."""
-    path: list[tuple[float, float]]
-    """The parameters after each step, projected onto the plane of the two largest eigenvectors."""
-    spectrum: Spectrum
-    walk: list[tuple[float, float]]
-    """The same for a random walk with as many steps in as many dimensions."""
-    walk_spectrum: Spectrum
-
-
-@final
-class Curves(BaseModel):
-    """The answer to `Fit`."""
-
-    kind: Literal["curves"] = "curves"
-    x: list[float]
-    methods: dict[str, Fitted]
-
-
-@final
-class ShownQuery(BaseModel):
-    """A query, and the class that the run has predicted for it; None if it predicted nothing."""
-
-    picture: str
-    predicted: int | None
-
-
-@final
-class ShownClass(BaseModel):
-    """A class by one of its support images, and its queries."""
-
-    support: str
-    queries: list[ShownQuery]
-
-
-@final
-class Shown(BaseModel):
-    """The answer to `Show`; no classes if the run has stored no task."""
-
-    kind: Literal["shown"] = "shown"
-    classes: list[ShownClass]
-
-
-Answer = Learnt | Answers | File | Opened | Curves | Shown | Failed
-Message = Annotated[Progress | Answer, Field(discriminator="kind")]
-"""What a worker says."""

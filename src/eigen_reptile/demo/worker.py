@@ -13,7 +13,7 @@ from typing import final
 
 from pydantic import TypeAdapter, ValidationError
 
-from eigen_reptile.demo.protocol import Failed, Message, Progress
+from eigen_reptile.demo.replies import Failed, Message, Progress
 
 START_SECONDS = 180.0
 """Time that a process may take to import what it needs; no task is charged with it."""

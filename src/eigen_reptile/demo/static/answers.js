@@ -1,18 +1,18 @@
 // What the two methods say: about the test drawing, about all tests, and how they came to it.
 
 import { keepDrawn, lineChart, rangeOf } from "./chart.js";
-import { METHODS } from "./lesson.js";
+import { DRAWINGS } from "./lesson.js";
 import { paintExample } from "./raster.js";
 
 const SPOKEN_AFTER = 900; // milliseconds without a new answer, so that a screen reader is not interrupted at every stroke
 let timer = 0;
 
-export function showAnswers(lesson, found) {
+export function showAnswers(view, lesson, found) {
   const sentences = [];
-  for (const side of document.querySelectorAll(".side")) {
+  for (const side of view.querySelectorAll(".side")) {
     const method = lesson.methods[Number(side.dataset.side)];
     side.querySelector("select").value = method;
-    side.querySelector(".about").textContent = METHODS[method].about;
+    side.querySelector(".about").textContent = lesson.kind.methods[method].about;
     const row = found.answers?.methods[method]?.[0];
     const classes = found.answers?.classes ?? lesson.taught;
     const list = side.querySelector(".answer");
@@ -20,10 +20,10 @@ export function showAnswers(lesson, found) {
     if (list.children.length !== shown.length) list.replaceChildren(...shown.map(makeBar));
     const best = row ? row.indexOf(Math.max(...row)) : -1;
     shown.forEach((one, i) => fillBar(list.children[i], lesson.nameOf(one.id), row?.[i], i === best));
-    if (row) sentences.push(`${METHODS[method].name}: ${lesson.nameOf(shown[best].id)}, ${Math.round(100 * row[best])} percent`);
+    if (row) sentences.push(`${lesson.kind.methods[method].name}: ${lesson.nameOf(shown[best].id)}, ${Math.round(100 * row[best])} percent`);
   }
   clearTimeout(timer);
-  timer = setTimeout(() => { document.getElementById("spoken").textContent = sentences.join(". "); }, SPOKEN_AFTER);
+  timer = setTimeout(() => { view.querySelector(".spoken").textContent = sentences.join(". "); }, SPOKEN_AFTER);
 }
 
 function makeBar() {
@@ -50,7 +50,7 @@ export function showTests(lesson, found) {
   } else {
     host.replaceChildren(...lesson.tests.map((one) => tried(lesson, one, found.tests?.get(one.id))));
   }
-  for (const side of document.querySelectorAll(".side")) {
+  for (const side of document.querySelectorAll("#draw .side")) {
     const number = Number(side.dataset.side);
     const marks = lesson.tests.map((one) => found.tests?.get(one.id)?.[number]).filter((mark) => mark !== undefined);
     const right = marks.filter(Boolean).length;
@@ -70,7 +70,7 @@ function tried(lesson, test, marks) {
     if (!marks) return;
     span.textContent = marks[side] ? "✓" : "✗";
     span.setAttribute("role", "img");
-    span.setAttribute("aria-label", `${METHODS[lesson.methods[side]].name} is ${marks[side] ? "right" : "wrong"}`);
+    span.setAttribute("aria-label", `${lesson.method(side).name} is ${marks[side] ? "right" : "wrong"}`);
   });
   return made;
 }
@@ -82,8 +82,8 @@ export function showCourse(lesson, found) {
   const host = document.getElementById("course");
   document.getElementById("steps").value = lesson.steps;
   document.getElementById("steps-shown").textContent = lesson.steps === 1 ? "1 step" : `${lesson.steps} steps`;
-  const plain = lesson.methods.filter((method) => !METHODS[method].steps);
-  document.getElementById("course-note").textContent = plain.length ? `${METHODS[plain[0]].name} learns everything at once, so its line is flat.` : "";
+  const plain = lesson.methods.filter((method) => !DRAWINGS.methods[method].steps);
+  document.getElementById("course-note").textContent = plain.length ? `${DRAWINGS.methods[plain[0]].name} learns everything at once, so its line is flat.` : "";
   if (!host.dataset.watched) {
     host.dataset.watched = "true";
     keepDrawn(host, () => showCourse(latest.lesson, latest.found));
@@ -95,11 +95,15 @@ export function showCourse(lesson, found) {
     const points = values.length === 1 ? [[0, values[0]], [50, values[0]]] : values.map((value, i) => [i, value]);
     return { points, kind: side ? "b" : "a" };
   });
+  const tested = lesson.methods.map((_, side) => ({
+    points: found.tested.map(({ steps, right }) => [steps, right[side]]), kind: side ? "b" : "a", dashed: true,
+  })).filter(({ points }) => points.length);
+  const title = tested.length ? "As labelled; your tests dashed" : "Drawings it gets as labelled";
   const losses = lines("loss");
   const top = rangeOf(losses.flatMap(({ points }) => points.map(([, value]) => value)));
   const shared = { width, x: [0, 50], now: lesson.steps, formatX: (value) => (value ? `${value} steps` : "0") };
   host.replaceChildren(
-    lineChart({ ...shared, title: "Drawings it gets as labelled", series: lines("accuracy"), y: [0, 1], format: (value) => `${Math.round(100 * value)} %` }),
+    lineChart({ ...shared, title, series: [...lines("accuracy"), ...tested], y: [0, 1], format: (value) => `${Math.round(100 * value)} %` }),
     lineChart({ ...shared, title: "Loss: how surprised it is by the labels", series: losses, y: top, format: (value) => value.toFixed(1) }),
   );
 }

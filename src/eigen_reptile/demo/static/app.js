@@ -1,5 +1,7 @@
 // Tabs, and starting each view when it is first looked at.
 
+import { get } from "./api.js";
+import { watchForCamera } from "./camera.js";
 import { startDraw } from "./draw.js";
 
 const TABS = [...document.querySelectorAll("[role=tab]")];
@@ -7,7 +9,9 @@ const START = {
   draw: startDraw,
   sine: async () => (await import("./sine.js")).startSine(),
   runs: async () => (await import("./runs.js")).startRuns(),
+  pictures: async () => (await import("./pictures.js")).startPictures(),
 };
+const about = get("about");
 const started = new Set();
 
 function show(name) {
@@ -29,15 +33,21 @@ function nameInAddress() {
   return name in START ? name : "draw";
 }
 
-for (const [i, tab] of TABS.entries()) {
+for (const tab of TABS) {
   tab.addEventListener("click", () => { location.hash = tab.getAttribute("aria-controls"); });
   tab.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
-    const next = TABS[(i + step + TABS.length) % TABS.length];
+    const shown = TABS.filter((one) => !one.hidden);
+    const next = shown[(shown.indexOf(tab) + step + shown.length) % shown.length];
     next.focus();
     location.hash = next.getAttribute("aria-controls");
   });
 }
 addEventListener("hashchange", () => show(nameInAddress()));
 show(nameInAddress());
+watchForCamera();
+
+const { extras } = await about;
+document.getElementById("tab-pictures").hidden = !extras.vision;
+document.getElementById("no-pictures").hidden = extras.vision;

@@ -1,21 +1,25 @@
 // The Draw view: what happens between the pads, the examples and the two answers.
 
-import { Refused, follow, oneAtATime, post } from "./api.js";
+import { follow, oneAtATime, post } from "./api.js";
 import { showAnswers, showCourse, showTests } from "./answers.js";
+import { connectLabels, connectMethods, judgements, noticeOf, showLabelActions } from "./board.js";
 import { Editor } from "./editor.js";
 import { showExamples } from "./examples.js";
 import { connectFiles } from "./files.js";
-import { Lesson, METHODS, MOST_CLASSES, MOST_EXAMPLES, MOST_TESTS } from "./lesson.js";
+import { DRAWINGS, Lesson, MOST_EXAMPLES, MOST_TESTS } from "./lesson.js";
 import { Pad } from "./pad.js";
-import { button, isDoubted } from "./parts.js";
+import { button } from "./parts.js";
 import { rasterise, toText } from "./raster.js";
 import { sampleDrawings } from "./samples.js";
 
+const LAST_STEP = 50;
 const $ = (id) => document.getElementById(id);
-const lesson = new Lesson();
+const lesson = new Lesson(DRAWINGS);
 // What the server has said about the present lesson.
-const found = { judged: null, course: null, answers: null, tests: null };
-let notice = "";
+const found = { judged: null, course: null, answers: null, tests: null, tested: [] };
+let edits = 0; // after which all that was found is out of date
+const view = $("draw");
+const { say, report, showNotice } = noticeOf(view, lesson, found);
 
 export function startDraw() {
   const teach = new Pad($("teach-pad"), {
@@ -34,7 +38,6 @@ export function startDraw() {
       lesson.addExample(id, { strokes, drawing: toText(rasterise(strokes)) });
       teach.canvas.focus({ preventScroll: true });
     });
-    $("new-class").hidden = lesson.classes.length >= MOST_CLASSES;
     chips($("test-labels"), test.isEmpty || !lesson.canLearn || lesson.tests.length >= MOST_TESTS, (id) => {
       const { strokes } = test;
       test.clear();
@@ -44,14 +47,14 @@ export function startDraw() {
   }
 
   const learn = oneAtATime(async () => {
-    const { lesson: content, examples } = lesson.request();
+    const asked = lesson.request();
     if (!lesson.canLearn) {
       Object.assign(found, { judged: null, course: null, answers: null, tests: null });
       return showAll();
     }
     try {
-      const answer = await follow("learn", { lesson: content, methods: pair() }, () => {});
-      found.judged = new Map(examples.map((one, i) => [one.id, judgement(answer, i)]));
+      const answer = await follow("learn", { lesson: asked.lesson, methods: pair() }, () => {});
+      found.judged = judgements(asked, answer);
       found.course = answer.methods;
       say("");
     } catch (error) {
@@ -64,7 +67,7 @@ export function startDraw() {
   const ask = oneAtATime(async () => {
     if (!lesson.canLearn || test.isEmpty) {
       found.answers = null;
-      return showAnswers(lesson, found);
+      return showAnswers(view, lesson, found);
     }
     const asked = lesson.request();
     try {
@@ -74,7 +77,7 @@ export function startDraw() {
     } catch (error) {
       report(error);
     }
-    showAnswers(lesson, found);
+    showAnswers(view, lesson, found);
   });
 
   const askTests = oneAtATime(async () => {
@@ -82,32 +85,46 @@ export function startDraw() {
       found.tests = null;
       return showTests(lesson, found);
     }
-    const asked = lesson.request();
     const tests = [...lesson.tests];
     try {
-      const answer = await post("ask", { lesson: asked.lesson, methods: pair(), steps: lesson.steps, drawings: tests.map((one) => one.drawing) });
-      const guesses = (method) => answer.methods[method].map((row) => asked.classes[row.indexOf(Math.max(...row))].id);
-      const sides = lesson.methods.map((method) => guesses(method));
-      found.tests = new Map(tests.map((one, i) => [one.id, sides.map((side) => side[i] === one.label)]));
+      const marks = await marksOf(tests, lesson.steps);
+      found.tests = new Map(tests.map((one, i) => [one.id, marks.map((side) => side[i])]));
     } catch (error) {
       report(error);
     }
     showTests(lesson, found);
   });
 
+  // One number of steps after the other, so that the answer to a stroke waits for one at most.
+  const testCourse = oneAtATime(async () => {
+    const before = edits;
+    found.tested = [];
+    try {
+      for (let steps = 0; steps <= LAST_STEP && lesson.canLearn && lesson.tests.length; steps += LAST_STEP / 10) {
+        const marks = await marksOf([...lesson.tests], steps);
+        if (edits !== before) return; // and this is asked again
+        found.tested.push({ steps, right: marks.map((side) => side.filter(Boolean).length / side.length) });
+        showCourse(lesson, found);
+      }
+    } catch (error) {
+      report(error);
+    }
+    showCourse(lesson, found);
+  });
+
   function showAll() {
-    showExamples(lesson, found, editor, say);
-    showAnswers(lesson, found);
+    showExamples(view, lesson, found, editor, say);
+    showAnswers(view, lesson, found);
     showCourse(lesson, found);
     showTests(lesson, found);
     showNotice();
     showLabels();
-    $("mislabel").disabled = !lesson.canLearn || lesson.examples.length < 4;
-    $("repair").disabled = !lesson.mislabelled.length;
+    showLabelActions(view, lesson);
     $("sample").hidden = lesson.examples.length > 0;
   }
 
   lesson.addEventListener("change", ({ detail }) => {
+    if (detail !== "steps" && detail !== "names") edits += 1;
     if (detail === "steps") {
       showCourse(lesson, found);
       ask();
@@ -115,9 +132,10 @@ export function startDraw() {
     } else if (detail === "tests") {
       showLabels();
       askTests();
+      testCourse();
     } else if (detail === "names") {
       showLabels();
-      showAnswers(lesson, found);
+      showAnswers(view, lesson, found);
       showNotice();
     } else {
       showAll();
@@ -126,12 +144,14 @@ export function startDraw() {
   });
 
   async function update() {
-    $("draw").setAttribute("aria-busy", "true");
+    view.setAttribute("aria-busy", "true");
     await learn();
-    $("draw").removeAttribute("aria-busy");
+    view.removeAttribute("aria-busy");
+    testCourse();
   }
 
-  connectMethods();
+  connectMethods(view, lesson);
+  connectLabels(view, lesson);
   connectButtons();
   connectSteps();
   connectFiles(lesson, say);
@@ -140,39 +160,17 @@ export function startDraw() {
   update();
 }
 
+// Whether each method is right about each test, after this number of steps.
+async function marksOf(tests, steps) {
+  const asked = lesson.request();
+  const sides = [...lesson.methods];
+  const answer = await post("ask", { lesson: asked.lesson, methods: pair(), steps, drawings: tests.map((one) => one.drawing) });
+  const guesses = (method) => answer.methods[method].map((row) => asked.classes[row.indexOf(Math.max(...row))].id);
+  return sides.map((method) => guesses(method).map((guess, i) => guess === tests[i].label));
+}
+
 // One method asked twice is asked once.
 function pair() { return [...new Set(lesson.methods)]; }
-
-function judgement(answer, i) {
-  const classes = lesson.taught;
-  return { trust: answer.trust[i], suggested: classes[answer.suggested[i]]?.id };
-}
-
-function say(text) {
-  notice = text;
-  showNotice();
-}
-
-// The line below the examples: a message, or which labels look wrong.
-function showNotice() {
-  const doubted = lesson.examples.filter((one) => isDoubted(one, found.judged));
-  const lines = doubted.map((one) => {
-    const number = lesson.of(one.label).indexOf(one) + 1;
-    return `“${lesson.nameOf(one.label)}” number ${number} looks like “${lesson.nameOf(found.judged.get(one.id).suggested)}”`;
-  });
-  const more = lines.length > 2 ? `, and ${lines.length - 2} more` : "";
-  $("notice").textContent = notice || (lines.length ? `Probably a wrong label: ${lines.slice(0, 2).join("; ")}${more}.` : idle());
-  $("notice").classList.toggle("found", !notice && lines.length > 0);
-}
-
-function idle() {
-  if (!lesson.canLearn) return "It can learn as soon as two classes have drawings.";
-  return found.judged ? "Every label looks right." : "Learning …";
-}
-
-function report(error) {
-  say(error instanceof Refused ? error.message : "The server cannot be reached. Is it still running?");
-}
 
 // A button for each class. Buttons stay as long as the classes do, so that none vanishes under a finger.
 function chips(host, disabled, choose) {
@@ -189,27 +187,7 @@ function chips(host, disabled, choose) {
 
 function focusFirst(id) { $(id).querySelector("button:not(:disabled)")?.focus(); }
 
-function focusName(id) {
-  const input = document.querySelector(`[data-class="${id}"] input[type=text]`);
-  input?.focus();
-  input?.select();
-}
-
-function connectMethods() {
-  for (const side of document.querySelectorAll(".side")) {
-    const number = Number(side.dataset.side);
-    side.innerHTML = `<select aria-label="${number ? "Right" : "Left"} method"></select><p class="about"></p><ul class="answer"></ul><p class="score"></p>`;
-    const select = side.querySelector("select");
-    for (const [name, method] of Object.entries(METHODS)) select.add(new Option(method.name, name));
-    select.value = lesson.methods[number];
-    select.addEventListener("change", () => lesson.setMethod(number, select.value));
-  }
-}
-
 function connectButtons() {
-  $("new-class").addEventListener("click", () => focusName(lesson.addClass()));
-  $("mislabel").addEventListener("click", () => lesson.mislabelOne());
-  $("repair").addEventListener("click", () => lesson.putRight());
   $("clear-tests").addEventListener("click", () => lesson.clearTests());
   $("sample").addEventListener("click", () => {
     const kinds = sampleDrawings();
@@ -231,8 +209,8 @@ function connectSteps() {
   $("steps").addEventListener("input", () => { stop(); lesson.setSteps(Number($("steps").value)); });
   $("play").addEventListener("click", () => {
     if (timer) return stop();
-    lesson.setSteps(lesson.steps >= 50 ? 0 : lesson.steps);
+    lesson.setSteps(lesson.steps >= LAST_STEP ? 0 : lesson.steps);
     $("play").textContent = "❚❚";
-    timer = setInterval(() => (lesson.steps >= 50 ? stop() : lesson.setSteps(lesson.steps + 1)), 120);
+    timer = setInterval(() => (lesson.steps >= LAST_STEP ? stop() : lesson.setSteps(lesson.steps + 1)), 120);
   });
 }

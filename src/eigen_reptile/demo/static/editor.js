@@ -10,14 +10,19 @@ export class Editor {
     this.found = found;
     this.dialog = document.getElementById("editor");
     this.dialog.addEventListener("close", () => {
+      if (!this.id) return; // another view's example was open
       if (this.dialog.returnValue === "delete") lesson.removeExample(this.id);
       document.getElementById(`tile-${this.id}`)?.focus();
+      this.id = null;
     });
     this.dialog.addEventListener("click", (event) => { if (event.target === this.dialog) this.dialog.close(); });
   }
 
   open(id) {
     this.id = id;
+    const { noun } = this.lesson.kind;
+    document.getElementById("editor-title").textContent = `This ${noun}`;
+    document.getElementById("editor-picture").setAttribute("aria-label", `The ${noun}`);
     this.dialog.returnValue = "";
     const example = this.lesson.examples.find((one) => one.id === id);
     const labels = document.getElementById("editor-labels");

@@ -42,7 +42,7 @@ async function open(lesson, file, say) {
   }
 }
 
-function download(blob, name) {
+export function download(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;

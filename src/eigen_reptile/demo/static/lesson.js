@@ -1,35 +1,49 @@
-// What was drawn: classes, examples with their labels, and tests. It is kept in the browser over a reload.
+// What was drawn or dropped: classes, examples with their labels, and tests. It is kept in the browser over a reload.
 
-const KEY = "eigen-reptile drawings";
+import { rasteriseImage, toText } from "./raster.js";
+
 const VERSION = 1;
 export const MOST_CLASSES = 10;
 export const MOST_EXAMPLES = 20;
 export const MOST_TESTS = 30;
-export const METHODS = {
-  reptile: { name: "Reptile", about: "Believes every label.", steps: true },
-  "eigen-reptile": { name: "Eigen-Reptile", about: "Believes every label. It starts from another place than Reptile.", steps: true },
-  "eigen-reptile-ispl": { name: "Eigen-Reptile + ISPL", about: "Believes every label. In its training, surprising ones were left out.", steps: true },
-  prototypes: { name: "Prototypes", about: "Compares with the average drawing of each class.", steps: false },
-  trust: { name: "Trust", about: "Checks every label against all the others.", steps: false },
+
+// A kind of examples: where they are kept, what they are called, what the server takes of each, how a file becomes one,
+// and the methods that learn from them.
+export const DRAWINGS = {
+  key: "eigen-reptile drawings",
+  noun: "drawing",
+  sample: "drawing",
+  read: async (file) => ({ drawing: toText(await rasteriseImage(file)) }),
+  nothing: "Nothing yet. Draw one, or drop pictures here.",
+  chosen: ["eigen-reptile", "trust"],
+  methods: {
+    reptile: { name: "Reptile", about: "Believes every label.", steps: true },
+    "eigen-reptile": { name: "Eigen-Reptile", about: "Believes every label. It starts from another place than Reptile.", steps: true },
+    "eigen-reptile-ispl": { name: "Eigen-Reptile + ISPL", about: "Believes every label. In its training, surprising ones were left out.", steps: true },
+    prototypes: { name: "Prototypes", about: "Compares with the average drawing of each class.", steps: false },
+    trust: { name: "Trust", about: "Checks every label against all the others.", steps: false },
+  },
 };
 
 export class Lesson extends EventTarget {
-  constructor() {
+  constructor(kind) {
     super();
-    this.data = restored() ?? fresh();
+    this.kind = kind;
+    this.data = restored(kind) ?? fresh(kind);
   }
 
   // Every change goes through here: it is written down, and whoever listens is told.
   change(what, edit) {
     edit(this.data);
     try {
-      localStorage.setItem(KEY, JSON.stringify({ version: VERSION, ...this.data }));
+      localStorage.setItem(this.kind.key, JSON.stringify({ version: VERSION, ...this.data }));
     } catch {
       // a browser that keeps nothing still shows the page
     }
     this.dispatchEvent(new CustomEvent("change", { detail: what }));
   }
 
+  method(side) { return this.kind.methods[this.methods[side]]; }
   get classes() { return this.data.classes; }
   get examples() { return this.data.examples; }
   get tests() { return this.data.tests; }
@@ -53,7 +67,7 @@ export class Lesson extends EventTarget {
       examples,
       lesson: {
         classes: distinct(classes.map((one) => one.name.trim() || "no name")),
-        examples: examples.map(({ drawing, label }) => ({ drawing, label: position.get(label) })),
+        examples: examples.map((one) => ({ [this.kind.sample]: one[this.kind.sample], label: position.get(one.label) })),
       },
     };
   }
@@ -75,8 +89,8 @@ export class Lesson extends EventTarget {
     });
   }
 
-  addExample(label, { strokes = null, drawing }) {
-    this.change("examples", (data) => data.examples.push({ id: newId(), label, drawnAs: label, strokes, drawing }));
+  addExample(label, content) {
+    this.change("examples", (data) => data.examples.push({ id: newId(), label, drawnAs: label, ...content }));
   }
 
   removeExample(id) { this.change("examples", (data) => { data.examples = data.examples.filter((one) => one.id !== id); }); }
@@ -102,23 +116,23 @@ export class Lesson extends EventTarget {
   replace({ classes, examples }) {
     this.change("examples", (data) => {
       data.classes = classes;
-      data.examples = examples.map((one) => ({ id: newId(), drawnAs: one.label, strokes: null, ...one }));
+      data.examples = examples.map((one) => ({ id: newId(), drawnAs: one.label, ...one }));
       data.tests = [];
     });
   }
 
-  startOver() { this.change("examples", (data) => Object.assign(data, fresh())); }
+  startOver() { this.change("examples", (data) => Object.assign(data, fresh(this.kind))); }
 }
 
-function fresh() {
-  return { classes: ["A", "B"].map((name) => ({ id: newId(), name })), examples: [], tests: [], methods: ["eigen-reptile", "trust"], steps: 50 };
+function fresh({ chosen }) {
+  return { classes: ["A", "B"].map((name) => ({ id: newId(), name })), examples: [], tests: [], methods: [...chosen], steps: 50 };
 }
 
-function restored() {
+function restored({ key, methods }) {
   try {
-    const { version, ...data } = JSON.parse(localStorage.getItem(KEY));
+    const { version, ...data } = JSON.parse(localStorage.getItem(key));
     const isWhole = Array.isArray(data.classes) && Array.isArray(data.examples) && Array.isArray(data.tests);
-    return version === VERSION && isWhole && data.methods.every((one) => one in METHODS) ? data : null;
+    return version === VERSION && isWhole && data.methods.every((one) => one in methods) ? data : null;
   } catch {
     return null;
   }

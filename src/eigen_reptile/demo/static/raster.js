@@ -81,14 +81,19 @@ export async function rasteriseImage(file) {
   const bitmap = await createImageBitmap(file);
   const shrink = Math.min(1, MOST_IMAGE / Math.max(bitmap.width, bitmap.height));
   const [width, height] = [bitmap.width, bitmap.height].map((one) => Math.max(1, Math.round(one * shrink)));
-  const canvas = canvasOf(width, height);
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const ink = inkOf(onWhite(bitmap, width, height).getImageData(0, 0, width, height).data, width, height);
+  return scaledToBox(ink, width, height);
+}
+
+// The picture at this size, upright, with white where it is transparent.
+export function onWhite(bitmap, width, height) {
+  const context = canvasOf(width, height).getContext("2d", { willReadFrequently: true });
   context.fillStyle = "#fff";
   context.fillRect(0, 0, width, height);
+  context.imageSmoothingQuality = "high";
   context.drawImage(bitmap, 0, 0, width, height);
   bitmap.close();
-  const ink = inkOf(context.getImageData(0, 0, width, height).data, width, height);
-  return scaledToBox(ink, width, height);
+  return context;
 }
 
 function inkOf(data, width, height) {
@@ -136,6 +141,7 @@ export function paintExample(canvas, example) {
   canvas.dataset.size = size;
   canvas.width = canvas.height = Math.round(size * ratio);
   const context = canvas.getContext("2d");
+  if (example.picture) return paintPicture(context, example.picture);
   const ink = inkColour();
   if (example.strokes) {
     const { x: middleX, y: middleY, extent } = boundsOf(example.strokes);
@@ -156,6 +162,16 @@ export function paintExample(canvas, example) {
   smallContext.fillRect(0, 0, SIDE, SIDE);
   context.imageSmoothingQuality = "high";
   context.drawImage(small, 0, 0, canvas.width, canvas.width);
+}
+
+const decoded = new Map(); // by data URL, so that a picture that was seen before is painted at once
+
+function paintPicture(context, source) {
+  if (!decoded.has(source)) decoded.set(source, Object.assign(new Image(), { src: source }));
+  const image = decoded.get(source);
+  const paint = () => context.drawImage(image, 0, 0, context.canvas.width, context.canvas.height);
+  if (image.complete) paint();
+  else image.decode().then(paint, () => {});
 }
 
 export function inkColour() {
