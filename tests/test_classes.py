@@ -7,6 +7,8 @@ from dataclasses import is_dataclass
 from enum import Enum
 from functools import cached_property
 
+from pydantic import BaseModel
+
 import eigen_reptile
 
 PACKAGE = "eigen_reptile"
@@ -48,8 +50,9 @@ def is_method(member: object) -> bool:
 
 
 def own_methods(one: type) -> dict[str, object]:
-    """Methods and properties that the class itself defines, without those that Python generates."""
-    generated = GENERATED | GENERATED_FOR_DATACLASSES if is_dataclass(one) else GENERATED
+    """Methods and properties that the class itself defines, without those that Python or pydantic generates."""
+    is_generated = is_dataclass(one) or issubclass(one, BaseModel)
+    generated = GENERATED | GENERATED_FOR_DATACLASSES if is_generated else GENERATED
     return {name: member for name, member in vars(one).items() if is_method(member) and name not in generated}
 
 
